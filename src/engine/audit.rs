@@ -160,7 +160,7 @@ fn work(
                 if work.to != PieceWork::UNKNOWN && work.generation != generation {
                     report(format!("Work: on the pieces of another payload: {key:02x?}"));
                 }
-                named.by_work((run, id), &work, report);
+                named.by_work(((run, id), generation), &work, report);
             }
             _ => report(format!("Work: a damaged row: {key:02x?}")),
         }

@@ -9,7 +9,7 @@ use crate::format::{Met, Range as Rows, Scan, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{PAYLOAD_BYTES_MAX, PIECES_OF_STEP, SWEEP_TASKS};
 use crate::words::task::TaskId;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// The task of pieces. The run decides whether they are durable or temporary.
 pub(crate) type Owner = (Run, TaskId);
@@ -93,9 +93,6 @@ pub(crate) fn remove(ctx: &mut OpContext<'_>, owner: Owner, pieces: &Pieces) -> 
 /// Removes pieces now if they are few, otherwise by a work row. Those of temporary tubes are always
 /// removed now: they need no record, and a work row would outlive them.
 pub(crate) fn discard(ctx: &mut OpContext<'_>, (run, id): Owner, work: PieceWork) -> Result<()> {
-    if work.to == PieceWork::UNKNOWN {
-        return ctx.set_work(key::piece_work(Work::Pieces, run, id, 1), work.encode());
-    }
     if is_done_now(run, &work) {
         remove_rows(ctx, (run, id), work.generation, work.from..work.to);
         return Ok(());
@@ -113,25 +110,62 @@ fn remove_rows(ctx: &mut OpContext<'_>, (run, id): Owner, generation: u32, numbe
     }
 }
 
-/// The same of a payload that was replaced or was to replace one: the repair of its task may have
-/// removed some.
+/// The same where some may be gone. They are removed in their order, so those after the first that
+/// is there are there too, and only that one is read.
 fn remove_left(
     ctx: &mut OpContext<'_>,
     (run, id): Owner,
     generation: u32,
     numbers: Range<u32>,
 ) -> Result<()> {
-    if generation <= 1 {
-        remove_rows(ctx, (run, id), generation, numbers);
-        return Ok(());
-    }
-    for number in numbers {
-        let piece = key::piece(run, id, generation, number);
-        if ctx.row(&piece)?.is_some() {
-            ctx.remove(piece);
-        }
+    let ends = [numbers.start, numbers.end].map(|at| key::piece(run, id, generation, at));
+    if let Some((first, _)) = ctx.first(&ends[0], &ends[1])? {
+        let from = key::of_piece(&first).map_or(numbers.start, |(_, _, number)| number);
+        remove_rows(ctx, (run, id), generation, from..numbers.end);
     }
     Ok(())
+}
+
+/// Work on pieces by its row. Of a row that is damaged, or about another payload than its key, only
+/// the key counts.
+fn work_of(generation: u32, row: Option<&[u8]>) -> PieceWork {
+    let work = row.and_then(PieceWork::decode);
+    let is_of_key = |work: &PieceWork| match work.to {
+        PieceWork::UNKNOWN => true,
+        _ => work.generation == generation,
+    };
+    work.filter(is_of_key).unwrap_or_else(PieceWork::unknown)
+}
+
+/// The generations of the pieces that work is about; `generation` is that in its key.
+pub(crate) fn generations_of(generation: u32, work: &PieceWork) -> RangeInclusive<u32> {
+    if generation <= 1 && work.to == PieceWork::UNKNOWN {
+        return 0..=work.generation.max(1);
+    }
+    generation..=generation
+}
+
+/// The generations of the pieces of a task that work is about, whichever tube the task was in when
+/// the work began. Reads a few rows for each run with such work.
+fn at_work(view: &dyn View, (run, id): Owner) -> Result<Vec<RangeInclusive<u32>>> {
+    let mut found = Vec::new();
+    for kind in [Work::Pieces, Work::Staged] {
+        let mut rows = Scan::prefixed(key::work_of(kind));
+        while let Some((met, row)) = rows.next(view)? {
+            let Some(of) = key::run_of_work(&met) else { continue };
+            let own = key::work(kind, of, id);
+            if *met < *own {
+                rows.skip_to(own);
+            } else if !met.starts_with(&own) {
+                rows.skip_to(key::end_of(&key::work_of_run(kind, of)));
+            } else if of.is_temporary() == run.is_temporary()
+                && let Some((_, generation)) = key::of_piece_work(&met)
+            {
+                found.push(generations_of(generation, &work_of(generation, row.as_deref())));
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Does one sweep of [`Work::Pieces`]. Returns the work that is left. If its row is damaged, the
@@ -139,18 +173,14 @@ fn remove_left(
 pub(crate) fn step(
     ctx: &mut OpContext<'_>,
     (owner, generation): (Owner, u32),
-    work: Option<PieceWork>,
+    row: Option<&[u8]>,
 ) -> Result<Option<PieceWork>> {
-    let mut work = work.unwrap_or_else(PieceWork::unknown);
+    let mut work = work_of(generation, row);
     if work.to == PieceWork::UNKNOWN {
-        let mut rows = match generation {
-            0 | 1 => {
-                let last = work.generation.max(1);
-                let end = key::end_of(&key::pieces_of_payload(owner.0, owner.1, last));
-                Scan::through(key::pieces_of(owner.0, owner.1), &end)
-            }
-            one => Scan::prefixed(key::pieces_of_payload(owner.0, owner.1, one)),
-        };
+        let generations = generations_of(generation, &work);
+        let [first, last] = [*generations.start(), *generations.end()]
+            .map(|generation| key::pieces_of_payload(owner.0, owner.1, generation));
+        let mut rows = Scan::between(first, key::end_of(&last));
         for _ in 0..PIECES_OF_STEP {
             let Some((met, _)) = rows.next(ctx)? else { return Ok(None) };
             ctx.remove(met);
@@ -163,56 +193,52 @@ pub(crate) fn step(
     Ok((work.from < work.to).then_some(work))
 }
 
-/// The pieces of a task whose own row is damaged.
-pub(crate) enum PiecesFound {
-    /// There are none.
-    Nothing,
-    Whole(Pieces),
-    /// Some are missing or damaged; with the last generation of which there are some.
-    Parts(u32),
+/// The pieces of a task whose own row is damaged, without those that work is about.
+#[derive(Default)]
+pub(crate) struct PiecesFound {
+    /// The last payload, if all of its pieces are there.
+    pub(crate) whole: Option<Pieces>,
+    /// The generations of the others. They belong to no task.
+    others: Vec<u32>,
 }
 
 impl PiecesFound {
     /// The generation of the task's payload after the repair.
     pub(crate) fn payload_generation(&self) -> u32 {
-        match self {
-            Self::Nothing => 0,
-            Self::Whole(pieces) => pieces.generation.saturating_sub(1),
-            Self::Parts(last) => last.saturating_sub(1),
+        let last = self.whole.map(|pieces| pieces.generation).or(self.others.last().copied());
+        last.unwrap_or_default().saturating_sub(1)
+    }
+
+    /// Removes those that belong to no task, by work rows: how many they are is not known.
+    pub(crate) fn discard_others(&self, ctx: &mut OpContext<'_>, (run, id): Owner) -> Result<()> {
+        for generation in &self.others {
+            let work = key::piece_work(Work::Pieces, run, id, *generation);
+            ctx.set_work(work, PieceWork::unknown().encode())?;
         }
+        Ok(())
     }
 }
 
-/// Looks for the pieces of a task whose own row is damaged. Those that work is about belong to no
-/// task. Holds one piece at a time.
+/// Looks for the pieces of a task whose own row is damaged. Holds one piece at a time.
 pub(crate) fn find(view: &dyn View, (run, id): Owner) -> Result<PiecesFound> {
     let mut rows = Scan::prefixed(key::pieces_of(run, id));
-    let (mut found, mut last) = (PiecesFound::Nothing, 1);
+    let (mut found, mut works) = (PiecesFound::default(), None);
     while let Some((met, _)) = rows.next(view)? {
-        let Some((_, generation, _)) = key::of_piece(&met) else {
-            return Ok(PiecesFound::Parts(last));
-        };
-        last = generation;
+        let Some((_, generation, _)) = key::of_piece(&met) else { continue };
         rows.skip_to(key::end_of(&key::pieces_of_payload(run, id, generation)));
-        if has_work(view, (run, id), generation)? {
-            continue;
-        }
-        found = match (found, whole(view, (run, id), generation)?) {
-            (PiecesFound::Nothing, Some(pieces)) => PiecesFound::Whole(pieces),
-            _ => PiecesFound::Parts(last),
+        let works = match &mut works {
+            Some(works) => works,
+            None => works.insert(at_work(view, (run, id))?),
         };
-    }
-    Ok(if let PiecesFound::Parts(_) = found { PiecesFound::Parts(last) } else { found })
-}
-
-/// Whether a work row names the pieces of this generation.
-fn has_work(view: &dyn View, (run, id): Owner, generation: u32) -> Result<bool> {
-    for kind in [Work::Pieces, Work::Staged] {
-        if view.row(&key::piece_work(kind, run, id, generation))?.is_some() {
-            return Ok(true);
+        if !works.iter().any(|work| work.contains(&generation)) {
+            found.others.push(generation);
         }
     }
-    Ok(false)
+    if let Some(last) = found.others.pop() {
+        found.whole = whole(view, (run, id), last)?;
+        found.others.extend(found.whole.is_none().then_some(last));
+    }
+    Ok(found)
 }
 
 /// The payload of this generation, if all of its pieces are there.
@@ -243,26 +269,22 @@ fn whole(view: &dyn View, (run, id): Owner, generation: u32) -> Result<Option<Pi
 /// Removes the pieces of a task whose own row is damaged. Returns the bytes of its payload, or 0 if
 /// they are not known.
 pub(crate) fn remove_found(ctx: &mut OpContext<'_>, owner: Owner) -> Result<u64> {
-    match find(ctx, owner)? {
-        PiecesFound::Nothing => Ok(0),
-        PiecesFound::Whole(pieces) => {
-            remove(ctx, owner, &pieces)?;
-            Ok(u64::from(pieces.bytes))
-        }
-        PiecesFound::Parts(last) => {
-            discard(ctx, owner, PieceWork::up_to(last))?;
-            Ok(0)
-        }
-    }
+    let found = find(ctx, owner)?;
+    found.discard_others(ctx, owner)?;
+    let Some(pieces) = found.whole else { return Ok(0) };
+    remove(ctx, owner, &pieces)?;
+    Ok(u64::from(pieces.bytes))
 }
 
 /// The generation of the pieces of the next payload of a task, after this one. No piece is of it,
-/// or of a later one, also none that still has to be removed.
+/// or of a later one, and no work is about it, also none whose pieces are gone.
 ///
 /// # Errors
 /// `Full` after the last.
 pub(crate) fn next_generation(view: &dyn View, (run, id): Owner, last: u32) -> Result<u32> {
     let full = || Error::new(ErrorKind::Full).because("its payload was replaced 2^32 times");
+    let works = at_work(view, (run, id))?;
+    let last = works.iter().map(|work| *work.end()).fold(last, u32::max);
     let mut next = last.checked_add(1).ok_or_else(full)?;
     let tag = if run.is_temporary() { Tag::PieceTemporary } else { Tag::Piece };
     if view.count(Rows::of(tag)) == 0 {
@@ -352,8 +374,7 @@ impl StagedPayload {
 /// Removes the pieces of a payload that no task got. This is its work row.
 pub(crate) fn roll_back(ctx: &mut OpContext<'_>, (at, row): Met) -> Result<()> {
     let ((run, id), generation) = owner_of(&at)?;
-    let work = row.as_deref().and_then(PieceWork::decode);
-    let work = work.unwrap_or_else(PieceWork::unknown);
+    let work = work_of(generation, row.as_deref());
     ctx.remove(at);
     if work.to != PieceWork::UNKNOWN && is_done_now(run, &work) {
         return remove_left(ctx, (run, id), work.generation, work.from..work.to);

@@ -13,7 +13,6 @@ use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{history, lookup, position, reports, retention};
 use crate::format::key::{self, Home, Key, Rank};
-use crate::format::piece::PieceWork;
 use crate::format::row::{
     self, ConsumerRow, DelayedRow, DoneRow, PayloadPlace, TakenRow, TaskProgress, TaskRow,
     moved_section, replaced_section,
@@ -219,10 +218,10 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     if home.is_fresh && own.is_some() {
         ctx.remove(key);
     }
-    if let Some(PiecesFound::Parts(last)) = found {
-        pieces::discard(ctx, (tube.run(), id), PieceWork::up_to(last))?;
+    match found {
+        Some(found) => found.discard_others(ctx, (tube.run(), id)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The row of a task of which only the payload and the group are known, and whether it came from
@@ -233,10 +232,7 @@ fn unknown_task(
     group: Option<&str>,
     is_moved: bool,
 ) -> Value {
-    let payload = match found {
-        PiecesFound::Whole(pieces) => PayloadPlace::Apart(*pieces),
-        PiecesFound::Nothing | PiecesFound::Parts(_) => PayloadPlace::Inline(&[]),
-    };
+    let payload = found.whole.map_or(PayloadPlace::Inline(&[]), PayloadPlace::Apart);
     let created = ctx.now.queue;
     let section = moved_section(&[], None, is_moved, None).unwrap_or(Value::EMPTY);
     let section = replaced_section(&section, found.payload_generation()).unwrap_or(section);

@@ -5,7 +5,6 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeRef;
 use crate::engine::{keys, pieces, query, settle, stored, transition};
 use crate::format::key::{self, Key, Run, Work};
-use crate::format::piece::PieceWork;
 use crate::format::row::{TaskRow, WorkRow};
 use crate::format::{Met, Range, Scan, Tag, View};
 use crate::words::error::Result;
@@ -72,8 +71,8 @@ pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Resul
         Work::Clear => clear(ctx, run)?.then(|| work.unwrap_or_default().encode()),
         Work::Release => release(ctx, run, work)?.map(|left| left.encode()),
         Work::Pieces => {
-            let work = row.as_deref().and_then(PieceWork::decode);
-            pieces::step(ctx, pieces::owner_of(&at)?, work)?.map(|left| left.encode())
+            let of = pieces::owner_of(&at)?;
+            pieces::step(ctx, of, row.as_deref())?.map(|left| left.encode())
         }
         // The call that writes the pieces ends this work, or an opening does.
         Work::Staged => return Ok(()),

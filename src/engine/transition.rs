@@ -4,7 +4,7 @@
 
 use crate::engine::context::{OpContext, PayloadSubscribers, sound};
 use crate::engine::effects::{Change, NextDue};
-use crate::engine::pieces::{self, PiecesFound};
+use crate::engine::pieces;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{failures, fresh, groups, history, keys, lookup, reports, retention, trash};
@@ -547,8 +547,6 @@ pub(crate) fn payload_bytes(view: &dyn View, (key, row): Met) -> Result<Option<u
     if let Some(task) = row.as_deref().and_then(TaskRow::decode) {
         return Ok(Some(task.payload.bytes()));
     }
-    match pieces::find(view, (run, id))? {
-        PiecesFound::Whole(pieces) => Ok(Some(u64::from(pieces.bytes))),
-        PiecesFound::Nothing | PiecesFound::Parts(_) => Ok(None),
-    }
+    let found = pieces::find(view, (run, id))?;
+    Ok(found.whole.map(|pieces| u64::from(pieces.bytes)))
 }

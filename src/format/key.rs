@@ -269,11 +269,16 @@ pub(crate) fn work_of(kind: Work) -> Key {
     tagged(Tag::Work, &[kind as u8])
 }
 
-/// The key of work under a run, with the id of the task that it belongs to, or 0.
-pub(crate) fn work(kind: Work, run: Run, id: TaskId) -> Key {
+/// The beginning of the keys of all work of one kind under a run.
+pub(crate) fn work_of_run(kind: Work, run: Run) -> Key {
     let mut key = work_of(kind);
     key.extend_from_slice(&run.0.to_be_bytes());
-    with_id(key, id)
+    key
+}
+
+/// The key of work under a run, with the id of the task that it belongs to, or 0.
+pub(crate) fn work(kind: Work, run: Run, id: TaskId) -> Key {
+    with_id(work_of_run(kind, run), id)
 }
 
 /// The key of work on the pieces of one payload of a task. A task may have such work for several

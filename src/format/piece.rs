@@ -111,14 +111,6 @@ impl PieceWork {
         Self::new(0, 0..Self::UNKNOWN)
     }
 
-    /// All pieces of a task up to this generation.
-    pub(crate) fn up_to(generation: u32) -> Self {
-        match generation {
-            0 | 1 => Self::unknown(),
-            generation => Self::new(generation, 0..Self::UNKNOWN),
-        }
-    }
-
     pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::new();
         row.u32(self.generation).u32(self.from).u32(self.to);

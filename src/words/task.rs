@@ -241,7 +241,7 @@ pub struct TaskSummary {
     /// How many bytes the payload has.
     pub payload_bytes: u64,
     /// Grows when the payload [is replaced](crate::Task::with_payload); 0 is the payload of the
-    /// put.
+    /// put. Of a task whose own row was damaged, and is repaired, it may begin again.
     pub payload_generation: u32,
     /// When it was put, in [queue time](crate#time).
     pub created: SystemTime,

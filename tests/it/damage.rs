@@ -394,6 +394,58 @@ fn a_damaged_large_payload_is_never_delivered() {
     assert!(!queue.check().unwrap().is_empty());
 }
 
+/// Regression: the pieces of its first payload waited to be removed by work of the tube that it
+/// came from. The repair looked for work of its present tube only, and removed the payload.
+#[test]
+fn a_task_with_a_damaged_row_keeps_its_payload_beside_those_before_it() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let [a, b] = ["a", "b"].map(|name| queue.tube(name).unwrap());
+    let mut payload = vec![1; 2_000_000];
+    let id = a.task(&payload).group("needle").put().unwrap();
+    payload.push(2);
+    a.take().unwrap().with_payload(&payload).release().unwrap();
+    a.move_to(id, &b).apply().unwrap();
+    drop((a, b));
+    close_sound(queue);
+    let base = path.join("base.redb");
+    for round in 1..4_u8 {
+        let (bytes, length) = (fs::read(&base).unwrap(), payload.len() as u64);
+        let is_own = |place: &usize| {
+            bytes[*place..][..60].windows(8).any(|bytes| bytes == length.to_be_bytes())
+        };
+        let own: Vec<_> = places(&base, b"\x06needle").into_iter().filter(is_own).collect();
+        assert!(!own.is_empty(), "round {round}");
+        own.into_iter().for_each(|place| flip(&base, place + 7));
+
+        let queue = open(&path);
+        let b = queue.tube("b").unwrap();
+        assert!(b.try_take().unwrap().is_none(), "round {round}");
+        let found = b.peek(id).unwrap();
+        assert!(matches!(found.reason, Some(Reason::Undecodable(_))), "{:?}", found.reason);
+        assert!(found.payload == payload, "round {round}");
+        is_mended(&queue);
+        if round == 2 {
+            queue.tick().unwrap();
+            is_mended(&queue);
+            assert!(b.peek(id).unwrap().payload == payload);
+        }
+        payload.push(round);
+        b.kick_task(id).unwrap();
+        b.take().unwrap().with_payload(&payload).release().unwrap();
+        drop(b);
+        queue.close().unwrap();
+    }
+    let queue = open(&path);
+    queue.tick().unwrap();
+    let b = queue.tube("b").unwrap();
+    assert!(b.peek(id).unwrap().payload == payload);
+    b.delete(id).unwrap();
+    queue.tick().unwrap();
+    assert_eq!(queue.space().unwrap().durable_bytes, 0);
+    is_mended(&queue);
+}
+
 #[test]
 fn a_second_open_in_this_process_is_refused() {
     let (_home, path) = home();

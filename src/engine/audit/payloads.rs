@@ -2,16 +2,19 @@
 //! is whole.
 
 use super::walk;
-use crate::engine::pieces::Owner;
+use crate::engine::pieces::{self, Owner};
 use crate::format::key::{self, Key, Range};
 use crate::format::piece::{PayloadHash, PieceWork, Pieces};
 use crate::format::row::TaskRow;
 use crate::format::{Met, Scan, Tag, View};
 use crate::words::error::Result;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 /// Bytes of a piece's key before its number.
 const UP_TO_NUMBER: usize = 13;
+/// The same before its generation.
+const UP_TO_GENERATION: usize = 9;
 
 /// The pieces of one payload that a row names.
 struct Named {
@@ -47,6 +50,8 @@ pub(super) struct NamedPieces {
     named: BTreeMap<Key, Named>,
     /// Tasks whose pieces no row states, by the beginning of the keys of all their pieces.
     unknown: BTreeSet<Key>,
+    /// The generations whose pieces work removes however many they are, by the same.
+    removed: BTreeMap<Key, Vec<RangeInclusive<u32>>>,
     /// The current payload.
     last: Option<(Key, PayloadHash)>,
 }
@@ -88,19 +93,26 @@ impl NamedPieces {
         Ok(())
     }
 
-    /// By a work row.
+    /// By a work row; `generation` is that in its key.
     pub(super) fn by_work(
         &mut self,
-        (run, id): Owner,
+        ((run, id), generation): (Owner, u32),
         work: &PieceWork,
         report: &mut dyn FnMut(String),
     ) {
         if work.to == PieceWork::UNKNOWN {
-            self.unknown.insert(key::pieces_of(run, id));
+            let of_task = self.removed.entry(key::pieces_of(run, id)).or_default();
+            of_task.push(pieces::generations_of(generation, work));
         } else {
             let named = Named { numbers: work.from..work.to, pieces: None, seen: 0 };
             self.name((run, id), work.generation, named, report);
         }
+    }
+
+    /// Whether work removes the pieces of this payload however many they are.
+    fn is_removed(&self, of_task: &[u8], generation: u32) -> bool {
+        let removed = self.removed.get(of_task);
+        removed.is_some_and(|removed| removed.iter().any(|it| it.contains(&generation)))
     }
 
     fn name(
@@ -112,14 +124,15 @@ impl NamedPieces {
     ) {
         let mut at = key::piece(run, id, generation, 0);
         at.truncate(UP_TO_NUMBER);
-        if self.named.insert(at, named).is_some() {
+        let is_removed = self.is_removed(&key::pieces_of(run, id), generation);
+        if self.named.insert(at, named).is_some() || is_removed {
             report(format!("task {id}: two rows name the pieces of one payload"));
         }
     }
 
     fn piece(&mut self, tag: Tag, (met, row): Met, report: &mut dyn FnMut(String)) {
         let stray = format!("{tag:?}: a row that no task accounts for: {met:02x?}");
-        let (Some((_, _, number)), Some((at, _))) =
+        let (Some((_, generation, number)), Some((at, _))) =
             (key::of_piece(&met), met.split_at_checked(UP_TO_NUMBER))
         else {
             return report(stray);
@@ -129,6 +142,7 @@ impl NamedPieces {
             self.end_payload(report);
             self.last = Some((Key::from_slice(at), PayloadHash::default()));
         }
+        let is_unknown = self.is_unknown(at, generation);
         match self.named.get_mut(at) {
             Some(named) if named.numbers.contains(&number) => {
                 named.seen += 1;
@@ -137,12 +151,18 @@ impl NamedPieces {
                     report(format!("{tag:?}: not the bytes of its number: {met:02x?}"));
                 }
             }
-            _ if at.get(..9).is_some_and(|task| self.unknown.contains(task)) => {}
+            _ if is_unknown => {}
             _ => report(stray),
         }
         if let Some((_, hash)) = &mut self.last {
             hash.update(&row);
         }
+    }
+
+    /// Whether no row states how many pieces there are of this payload.
+    fn is_unknown(&self, at: &[u8], generation: u32) -> bool {
+        let of_task = at.get(..UP_TO_GENERATION).unwrap_or_default();
+        self.unknown.contains(of_task) || self.is_removed(of_task, generation)
     }
 
     fn end_payload(&mut self, report: &mut dyn FnMut(String)) {

@@ -2,6 +2,7 @@
 //! removed, added or changed it is not. Where a fault cannot be seen, the test says why.
 
 mod edited;
+mod pieces;
 mod reads;
 
 use super::audit;

@@ -51,9 +51,9 @@ impl KnownTubes for One {
 }
 
 /// Rows with a tube "first", and the other arguments of an op.
-struct Played {
-    rows: Rows,
-    tube: u32,
+pub(super) struct Played {
+    pub(super) rows: Rows,
+    pub(super) tube: u32,
     numbers: Reserve,
     /// Bytes of the row writes in the journal.
     journaled: usize,
@@ -68,14 +68,25 @@ impl Played {
     /// With a first tube of these options.
     fn of(options: TubeOptions) -> Self {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
-        let tube = queue.create_tube("first", options).unwrap().number;
-        let rows = Rows::of(&queue);
+        queue.create_tube("first", options).unwrap();
+        Self::over(&queue)
+    }
+
+    /// Over the rows of a queue whose first tube is "first".
+    pub(super) fn over(queue: &Queue) -> Self {
+        let rows = Rows::of(queue);
         let (next, end) = (Numbers::both(1_000), Numbers::both(u64::MAX));
-        Self { rows, tube, numbers: Reserve { next, end }, journaled: 0, repaired: Repaired::new() }
+        let numbers = Reserve { next, end };
+        Self { tube: rows.tube("first").number, rows, numbers, journaled: 0, repaired: vec![] }
+    }
+
+    /// The same once more, to go on in another way.
+    pub(super) fn again(&self) -> Self {
+        Self { rows: self.rows.clone(), repaired: self.repaired.clone(), ..*self }
     }
 
     /// Decides an op and applies it.
-    fn run<O: Op>(&mut self, op: &O) -> Result<O::Done> {
+    pub(super) fn run<O: Op>(&mut self, op: &O) -> Result<O::Done> {
         let (known, mut draft) = (One(query::tube(&self.rows, self.tube)?), Decision::default());
         let (view, known, numbers) = (&self.rows, &known, &mut self.numbers);
         let (wants, repaired, now) = (None, &self.repaired, NOW);
@@ -94,20 +105,20 @@ impl Played {
         Ok(done)
     }
 
-    fn put(&mut self, task: NewRow<'_>) -> TaskId {
+    pub(super) fn put(&mut self, task: NewRow<'_>) -> TaskId {
         let put = PutTasks {
             tube: self.tube,
             tasks: &[task],
             staged: &[],
             is_batch: false,
-            payload_bytes_max: 1 << 20,
+            payload_bytes_max: 1 << 21,
             durable_bytes_max: u64::MAX,
             others_wait: false,
         };
         self.run(&put).unwrap()[0].id
     }
 
-    fn state(&self, id: TaskId) -> State {
+    pub(super) fn state(&self, id: TaskId) -> State {
         let tube = query::tube(&self.rows, self.tube).unwrap();
         query::info(&self.rows, &tube, id, NOW).unwrap().summary.state
     }
