@@ -398,7 +398,7 @@ fn a_damaged_large_payload_is_never_delivered() {
 /// came from. The repair looked for work of its present tube only, and removed the payload.
 #[test]
 fn a_task_with_a_damaged_row_keeps_its_payload_beside_those_before_it() {
-    let (_home, path) = home();
+    let (home, path) = home();
     let queue = open(&path);
     let [a, b] = ["a", "b"].map(|name| queue.tube(name).unwrap());
     let mut payload = vec![1; 2_000_000];
@@ -406,10 +406,13 @@ fn a_task_with_a_damaged_row_keeps_its_payload_beside_those_before_it() {
     payload.push(2);
     a.take().unwrap().with_payload(&payload).release().unwrap();
     a.move_to(id, &b).apply().unwrap();
-    drop((a, b));
-    close_sound(queue);
-    let base = path.join("base.redb");
+    // As after a kill: a close would remove them.
+    queue.checkpoint().unwrap();
+    let (mut place, mut path) = killed(&path);
+    let two_payloads = 60;
+    assert!(queue.base_space().unwrap().rows > two_payloads);
     for round in 1..4_u8 {
+        let base = path.join("base.redb");
         let (bytes, length) = (fs::read(&base).unwrap(), payload.len() as u64);
         let is_own = |place: &usize| {
             bytes[*place..][..60].windows(8).any(|bytes| bytes == length.to_be_bytes())
@@ -433,8 +436,9 @@ fn a_task_with_a_damaged_row_keeps_its_payload_beside_those_before_it() {
         payload.push(round);
         b.kick_task(id).unwrap();
         b.take().unwrap().with_payload(&payload).release().unwrap();
-        drop(b);
-        queue.close().unwrap();
+        queue.checkpoint().unwrap();
+        assert!(queue.base_space().unwrap().rows > two_payloads);
+        (place, path) = killed(&path);
     }
     let queue = open(&path);
     queue.tick().unwrap();
@@ -444,6 +448,7 @@ fn a_task_with_a_damaged_row_keeps_its_payload_beside_those_before_it() {
     queue.tick().unwrap();
     assert_eq!(queue.space().unwrap().durable_bytes, 0);
     is_mended(&queue);
+    drop((home, place));
 }
 
 #[test]

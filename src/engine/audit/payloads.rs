@@ -101,8 +101,13 @@ impl NamedPieces {
         report: &mut dyn FnMut(String),
     ) {
         if work.to == PieceWork::UNKNOWN {
-            let of_task = self.removed.entry(key::pieces_of(run, id)).or_default();
-            of_task.push(pieces::generations_of(generation, work));
+            let generations = pieces::generations_of(generation, work);
+            let first = key::pieces_of_payload(run, id, *generations.start());
+            let last = key::pieces_of_payload(run, id, *generations.end());
+            if self.named.range(first..=last).next().is_some() {
+                report(format!("task {id}: two rows name the pieces of one payload"));
+            }
+            self.removed.entry(key::pieces_of(run, id)).or_default().push(generations);
         } else {
             let named = Named { numbers: work.from..work.to, pieces: None, seen: 0 };
             self.name((run, id), work.generation, named, report);

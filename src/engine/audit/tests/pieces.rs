@@ -178,6 +178,18 @@ fn what_is_left_of_a_payload_goes_alone() {
     }
 }
 
+/// Where work rows are lost with the task's row, the last payload counts, and the others go.
+#[test]
+fn of_several_payloads_the_last_is_kept() {
+    let mut scene = Scene::new();
+    (0..2).for_each(|number| scene.replace(&payload(2 + number)));
+    for work in scene.keys(Tag::Work) {
+        scene.played.rows.rows.remove(&work);
+    }
+    scene.repair();
+    scene.has(&payload(3));
+}
+
 /// Of a task without a sound row the last generation is known by its pieces and the work on them.
 /// Work whose pieces are gone already must not meet those of a later payload.
 #[test]
