@@ -186,6 +186,7 @@ pub use words::options::{Durability, EventOptions, TubeKind, TubeOptions};
 pub use words::payload::{Encoded, NewPayload};
 pub use words::report::{Phase, WorkProgress};
 pub use words::retention::Retention;
+pub use words::setting::{Setting, SettingSource, SettingValue};
 pub use words::stop::Stop;
 pub use words::task::{Cause, Reason, State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};
 pub use words::unique::Unique;

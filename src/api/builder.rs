@@ -5,7 +5,6 @@ mod form;
 
 use crate::api::placement::Placement;
 use crate::api::queue::Queue;
-use crate::api::queue_inner::HandleSettings;
 use crate::format::feature::KNOWN;
 use crate::runtime::shared::{CoreSettings, Shared};
 use crate::store::{Access, Clocks, Config, Disk, Folder, Progress, Store};
@@ -15,6 +14,7 @@ use crate::words::limits;
 use crate::words::macros::{debug, setters};
 use crate::words::name;
 use crate::words::options::Durability;
+use crate::words::queue_options::QueueOptions;
 use crate::words::sync::Arc;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -53,13 +53,17 @@ use std::time::Duration;
 /// # }
 /// ```
 ///
+/// Some settings can be stored in the queue by [`Queue::set`]. What the builder is given goes
+/// before what is stored, also if it is the default.
+///
 /// # In a configuration file
 ///
 /// With the feature `serde` the settings can be serialised and deserialised. The form has a field
-/// for each setter, with its name and the value that it takes; without a limit,
-/// `durable_bytes_max` is null or absent. An absent field is the default, and an unknown one is
-/// refused. A value outside its limits is refused by the opening, as without a file. Lengths of
-/// time are as in [`TubeOptions`](crate::TubeOptions#in-a-configuration-file).
+/// for each setter, with its name and the value that it takes. A field that is absent is not given,
+/// and so is null for those that can be [stored](Queue::set): then the stored value counts, or the
+/// default. An unknown field is refused. A value outside its limits is refused by the opening, as
+/// without a file. Lengths of time are as in
+/// [`TubeOptions`](crate::TubeOptions#in-a-configuration-file).
 ///
 /// The clock, the placements and the progress function are code: the form does not have them, and
 /// they are given to the builder after it was read.
@@ -86,7 +90,6 @@ use std::time::Duration;
 /// ```
 #[must_use = "nothing is opened before `open`"]
 pub struct Builder {
-    handles: HandleSettings,
     core: CoreSettings,
     clock_gap_max: Duration,
     placements: Vec<(String, Arc<dyn Placement>)>,
@@ -98,24 +101,16 @@ pub struct Builder {
 impl Default for Builder {
     fn default() -> Self {
         Self {
-            handles: HandleSettings {
-                durability: Durability::default(),
-                payload_bytes_max: limits::PAYLOAD_BYTES,
-                session_grace: Duration::ZERO,
-                placements: BTreeMap::new(),
-            },
             core: CoreSettings {
                 clock: Arc::new(SystemClock::default()),
-                flush_interval: limits::FLUSH_INTERVAL,
                 by_hand: false,
-                durable_bytes_max: limits::DURABLE_BYTES,
+                given: QueueOptions::default(),
             },
             clock_gap_max: limits::CLOCK_GAP_MAX,
             placements: Vec::new(),
             config: Config {
                 journal_bytes: limits::JOURNAL_BYTES,
                 cache_bytes: limits::CACHE_BYTES,
-                temporary_bytes_max: limits::TEMPORARY_BYTES,
                 accept_loss: false,
                 access: Access::Write,
                 known: KNOWN,
@@ -132,10 +127,10 @@ setters! {
     /// When calls return. A [tube handle](crate::Tube::durability) and a
     /// [put](crate::NewTask::durability) may have another, and a [`transact`](Queue::transact) is
     /// always durable. Default: [`Durability::Durable`].
-    durability(durability: Durability) => handles.durability = durability;
+    durability(durability: Durability) => core.given.durability = Some(durability);
 
     /// How long a relaxed write may stay unsynced. Default: 50 ms.
-    flush_interval(interval: Duration) => core.flush_interval = interval;
+    flush_interval(interval: Duration) => core.given.flush_interval = Some(interval);
 
     /// Bytes of the cache over the folder's base. Default: 32 MiB.
     cache_bytes(bytes: usize) => config.cache_bytes = bytes;
@@ -147,12 +142,12 @@ setters! {
 
     /// The most bytes of one payload, up to 1 GiB. A larger payload is refused as
     /// [`TooLarge`](ErrorKind::TooLarge). Default: 16 MiB.
-    payload_bytes_max(bytes: usize) => handles.payload_bytes_max = bytes;
+    payload_bytes_max(bytes: usize) => core.given.payload_bytes_max = Some(bytes);
 
     /// The most bytes of memory that all temporary tubes take together, the rows around their
     /// payloads included; a put that would go over is refused as [`Full`](ErrorKind::Full).
     /// Default: 256 MiB.
-    temporary_bytes_max(bytes: u64) => config.temporary_bytes_max = bytes;
+    temporary_bytes_max(bytes: u64) => core.given.temporary_bytes_max = Some(bytes);
 
     /// The most payload bytes that all durable tubes may hold together, in every state, with what
     /// earlier runs have put. [`Space::durable_bytes`](crate::Space::durable_bytes) returns how
@@ -184,7 +179,7 @@ setters! {
     /// # Ok(())
     /// # }
     /// ```
-    durable_bytes_max(bytes: u64) => core.durable_bytes_max = bytes;
+    durable_bytes_max(bytes: u64) => core.given.durable_bytes_max = Some(bytes);
 
     /// The clock. Default: the machine's.
     clock(clock: impl Clock) => core.clock = Arc::new(clock);
@@ -197,7 +192,7 @@ setters! {
 
     /// How long the leases of a [`Consumer`](crate::Consumer) outlive it, unless it was opened with
     /// [a grace of its own](crate::Queue::consumer_with_grace). Default: not at all.
-    session_grace(grace: Duration) => handles.session_grace = grace;
+    session_grace(grace: Duration) => core.given.session_grace = Some(grace);
 
     /// Calls `progress` in the caller's thread with how far a long opening has come. `Break` stops
     /// the opening; the next one begins where this one did. Default: none.
@@ -358,7 +353,7 @@ impl Builder {
     /// Checks the settings, opens the store on the disk, or in memory without one, and starts the
     /// queue over it.
     fn start(mut self, disk: Option<Arc<dyn Disk>>) -> Result<Queue> {
-        self.check()?;
+        let placements = self.check()?;
         let clocks = Clocks { clock: &*self.core.clock, gap_max: micros(self.clock_gap_max) };
         let opened = match disk {
             Some(disk) => Store::open(disk, self.config, &clocks, &mut *self.progress)?,
@@ -369,11 +364,11 @@ impl Builder {
             None => Store::in_memory(self.config, &clocks)?,
         };
         let core = Shared::start(opened, self.core)?;
-        Ok(Queue::over(core, self.handles))
+        Ok(Queue::over(core, placements))
     }
 
-    /// Checks the settings, and sorts the placements by name.
-    fn check(&mut self) -> Result<()> {
+    /// Checks the settings. Returns the placements by name.
+    fn check(&mut self) -> Result<BTreeMap<String, Arc<dyn Placement>>> {
         let invalid = |text: String| Err(Error::new(ErrorKind::Invalid).because(text));
         let journal = limits::JOURNAL_BYTES_MIN..=limits::JOURNAL_BYTES_MAX;
         let given = self.config.journal_bytes;
@@ -381,20 +376,21 @@ impl Builder {
             let (least, most) = journal.into_inner();
             return invalid(format!("journal_bytes is {given}; it takes {least} to {most}"));
         }
-        let (given, most) = (self.handles.payload_bytes_max, limits::PAYLOAD_BYTES_MAX);
-        if given > most {
+        let (given, most) = (self.core.given.payload_bytes_max, limits::PAYLOAD_BYTES_MAX);
+        if let Some(given) = given.filter(|given| *given > most) {
             return invalid(format!("payload_bytes_max is {given}; it takes at most {most}"));
         }
+        let mut placements = BTreeMap::new();
         for (name, placement) in self.placements.drain(..) {
             name::label("placement name", &name)?;
-            match self.handles.placements.entry(name) {
+            match placements.entry(name) {
                 Entry::Vacant(free) => _ = free.insert(placement),
                 Entry::Occupied(first) => {
                     return invalid(format!("placement {:?} is registered twice", first.key()));
                 }
             }
         }
-        Ok(())
+        Ok(placements)
     }
 }
 
@@ -424,10 +420,6 @@ impl Queue {
 
 debug!(
     [] Builder, "Builder", this,
-    "durability": &this.handles.durability,
-    "flush_interval": &this.core.flush_interval,
-    "payload_bytes_max": &this.handles.payload_bytes_max,
-    "durable_bytes_max": &this.core.durable_bytes_max,
-    "session_grace": &this.handles.session_grace,
+    "given": &this.core.given,
     "by_hand": &this.core.by_hand
 );

@@ -70,7 +70,7 @@ impl Consumer {
             hold.core.health.serves()?;
             return Ok(consumer.clone());
         }
-        let grace = about.grace.or(open.is_none().then_some(hold.settings.session_grace));
+        let grace = about.grace.or(open.is_none().then_some(hold.core.live.session_grace()));
         let about = &ConsumerOptions { grace, ..about.clone() };
         let begun = Self::begin(hold, name, about, false)?;
         if let Some(consumer) = &open {
@@ -112,7 +112,7 @@ impl Consumer {
         is_known: bool,
     ) -> Result<LeaseOwner> {
         let op = Join { name, about, pid: std::process::id(), is_known };
-        let (number, activity) = hold.core.join(&op, hold.settings.durability)?;
+        let (number, activity) = hold.core.join(&op, hold.durability())?;
         Ok(LeaseOwner::Named { name: name.to_owned(), number, activity })
     }
 
@@ -136,8 +136,7 @@ impl Consumer {
             return consumer.identity().end(&mut sessions, Leaving::Deregisters);
         }
         let number = hold.core.look(|view, _| query::consumer_named(view, name))?;
-        let leave =
-            |number| hold.core.leave((number, Leaving::Deregisters), hold.settings.durability);
+        let leave = |number| hold.core.leave((number, Leaving::Deregisters), hold.durability());
         number.map_or(Ok(()), leave)
     }
 
@@ -223,7 +222,7 @@ impl Identity {
             return Ok(());
         }
         // If the disk refuses it, the caller can close again.
-        let ended = self.hold.core.leave((*number, how), self.hold.settings.durability);
+        let ended = self.hold.core.leave((*number, how), self.hold.durability());
         ended.inspect_err(|_| self.closed.store(false, Ordering::Release))?;
         sessions.remove(name);
         Ok(())
@@ -241,7 +240,7 @@ impl Identity {
             return Ok(());
         }
         sessions.remove(name);
-        self.hold.core.leave((number, Leaving::InGrace), self.hold.settings.durability)
+        self.hold.core.leave((number, Leaving::InGrace), self.hold.durability())
     }
 }
 

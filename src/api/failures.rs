@@ -73,7 +73,7 @@ impl Queue {
     /// As [`failure_groups`](Queue::failure_groups); [`Unknown`](ErrorKind::Unknown) if the sync
     /// failed. After an error the steps before it stay done.
     pub fn unfail(&self, group: &str, most: u64) -> Result<u64> {
-        let durability = self.hold.settings.durability;
+        let durability = self.hold.durability();
         self.call("unfail", |core| core.unfail(group, most, durability))
     }
 
@@ -100,7 +100,7 @@ impl Queue {
     /// # Errors
     /// As [`Tube::unfail_into`].
     pub fn unfail_into<U: ?Sized>(&self, group: &str, most: u64, to: &Tube<U>) -> Result<Unfailed> {
-        let durability = self.hold.settings.durability;
+        let durability = self.hold.durability();
         self.call("unfail", |core| {
             to.ensure_of(&self.hold)?;
             core.unfail_into((None, group), most, to.number, durability)

@@ -69,7 +69,7 @@ pub struct Calls {
     pub trash: u64,
     /// Tasks restored from it.
     pub restore: u64,
-    /// Tasks deleted, or replaced by a keyed put.
+    /// Tasks deleted, and finished ones in whose place a keyed put has put a new one.
     pub delete: u64,
     /// Tasks changed by `update`.
     pub update: u64,

@@ -91,6 +91,11 @@ impl Lease {
         self.lost.iter().for_each(|lost| lost.mute(yes));
     }
 
+    /// The same while a put runs that may put the task again.
+    pub(crate) fn mute_puts(&self, yes: bool) {
+        self.lost.iter().for_each(|lost| lost.mute_puts(yes));
+    }
+
     /// Calls `f` when the lease lapses and when it is lost, as long as this guard exists; a second
     /// call replaces the first. In a tube with a [grace](crate::Lapse::grace) it is called at the
     /// end of the ttr, with [`Cause::Stall`](crate::Cause::Stall), while a renew still helps; and

@@ -8,19 +8,31 @@ use crate::runtime::event_filter::EventFilter;
 use crate::runtime::events::{Event, Interest};
 use crate::words::error::Result;
 use crate::words::sync::{Arc, AtomicBool, Ordering};
-use crate::words::task::State;
+use crate::words::task::{Cause, State};
 
 /// The callback of one lease, as long as this exists.
 pub(crate) struct LostCallback {
     _guard: CallbackGuard,
-    is_muted: Arc<AtomicBool>,
+    muted: Arc<Muted>,
+}
+
+/// Which ends of the lease are not told, because its holder is the one that ends it.
+struct Muted {
+    all: AtomicBool,
+    /// By a put of its key, perhaps into another tube.
+    puts: AtomicBool,
 }
 
 impl LostCallback {
     /// Whether the end of the lease is not told from now on, because its holder ends it. A loss in
     /// the meantime is the answer of the holder's verb.
     pub(crate) fn mute(&self, yes: bool) {
-        self.is_muted.store(yes, Ordering::Release);
+        self.muted.all.store(yes, Ordering::Release);
+    }
+
+    /// The same of an end by a put of its key. Any other loss in the meantime is told.
+    pub(crate) fn mute_puts(&self, yes: bool) {
+        self.muted.puts.store(yes, Ordering::Release);
     }
 }
 
@@ -32,8 +44,9 @@ pub(crate) fn register(
     held: &TicketHandle,
     f: impl Fn(&Event) + Send + Sync + 'static,
 ) -> Result<LostCallback> {
-    let (is_over, is_muted) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
-    let muted = is_muted.clone();
+    let muted = Muted { all: AtomicBool::new(false), puts: AtomicBool::new(false) };
+    let (is_over, muted) = (AtomicBool::new(false), Arc::new(muted));
+    let hears = muted.clone();
     let tell = move |event: &Event| {
         // Later events are of other leases on the task.
         let ends = event.to != Some(State::Taken);
@@ -42,7 +55,10 @@ pub(crate) fn register(
         } else {
             is_over.load(Ordering::Acquire)
         };
-        if !was_over && !muted.load(Ordering::Acquire) {
+        let is_put = matches!(event.cause, Cause::Put | Cause::Move);
+        let is_muted =
+            hears.all.load(Ordering::Acquire) || is_put && hears.puts.load(Ordering::Acquire);
+        if !was_over && !is_muted {
             f(event);
         }
     };
@@ -52,5 +68,5 @@ pub(crate) fn register(
     let guard = CallbackGuard::new(core, callbacks, filter, callback);
     let registered = guard.and_then(|guard| held.left().map(|_| guard));
     let registered = registered.map_err(|error| held.named(error, "on_lost"))?;
-    Ok(LostCallback { _guard: registered, is_muted })
+    Ok(LostCallback { _guard: registered, muted })
 }

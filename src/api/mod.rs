@@ -27,6 +27,7 @@ pub(crate) mod queue;
 pub(crate) mod scope;
 pub(crate) mod consumers;
 pub(crate) mod upkeep;
+pub(crate) mod settings;
 pub(crate) mod inspect;
 pub(crate) mod peek;
 pub(crate) mod newest_first;

@@ -273,7 +273,7 @@ impl<T: ?Sized> Tube<T> {
             .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
         (row.codec, row.version) = (codec, version);
         if let Some(name) = &self.placement
-            && let Some(placement) = self.hold.settings.placements.get(&**name)
+            && let Some(placement) = self.hold.placements.get(&**name)
         {
             let found = placement.place(&PutView::of(row));
             row.placed = Some(place.insert(found).placed());
@@ -326,7 +326,7 @@ struct Backing<'a> {
 ///     .ttr(Duration::from_secs(60))
 ///     .put_outcome()?;
 /// assert_eq!(again.outcome, PutOutcome::Replaced);
-/// assert_ne!(again.id, first);
+/// assert_eq!(again.id, first);
 /// assert_eq!(tube.len()?, 1);
 /// # Ok(())
 /// # }
@@ -454,8 +454,8 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
                 tasks,
                 is_batch: P::IS_BATCH,
                 staged: &[],
-                payload_bytes_max: tube.hold.settings.payload_bytes_max,
-                durable_bytes_max: tube.hold.core.settings.durable_bytes_max,
+                payload_bytes_max: tube.hold.core.live.payload_bytes_max(),
+                durable_bytes_max: tube.hold.core.live.durable_bytes_max(),
                 others_wait: tube.hold.core.room.has_waiters(tube.number),
             };
             carry_out(tube, &op)
@@ -722,11 +722,11 @@ impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
 #[inline]
 fn quietly(holding: Option<&Lease>, put: impl FnOnce() -> Result<Put>) -> Result<Put> {
     let Some(lease) = holding else { return put() };
-    lease.mute(true);
+    lease.mute_puts(true);
     let done = put();
     let is_its_end = |put: &Put| put.outcome == PutOutcome::Replaced && put.id == lease.id();
     if !done.as_ref().is_ok_and(is_its_end) {
-        lease.mute(false);
+        lease.mute_puts(false);
     }
     done
 }
@@ -751,13 +751,17 @@ fn wait_for_room<T: ?Sized>(
     room: Wait<'_>,
     mut full: Error,
 ) -> Result<(PutsDone, Mark)> {
-    let (core, op) = (&tube.hold.core, PutTasks { others_wait: false, ..*op });
-    let attempt = || match put.apply(&op) {
-        Err(error) if error.kind() == ErrorKind::Full => {
-            full = error;
-            Ok(None)
+    let core = &tube.hold.core;
+    let attempt = || {
+        // The limit may have been changed while it waited.
+        let durable_bytes_max = core.live.durable_bytes_max();
+        match put.apply(&PutTasks { others_wait: false, durable_bytes_max, ..*op }) {
+            Err(error) if error.kind() == ErrorKind::Full => {
+                full = error;
+                Ok(None)
+            }
+            done => done.map(Some),
         }
-        done => done.map(Some),
     };
     core.wait_for(&core.room, tube.number, 0, room, attempt)?.ok_or(full)
 }

@@ -6,8 +6,8 @@ use crate::api::put::NewTask;
 use crate::words::verb::Conflict;
 
 impl<'a, T: ?Sized> NewTask<'a, T> {
-    /// Only puts the task of the [key](NewTask::key) again, as [`Conflict::Replace`] does, and
-    /// makes no new one.
+    /// Puts the task of the [key](NewTask::key) again, as [`Conflict::Replace`] does, or nothing:
+    /// it is refused without one.
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue};

@@ -1,7 +1,8 @@
 //! The queue handle: makes, finds and drops tubes, opens consumers, closes the queue.
 
 use crate::api::callback_list::Callback;
-use crate::api::queue_inner::{HandleSettings, QueueInner};
+use crate::api::placement::Placement;
+use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
 use crate::engine::{query, tubes};
 use crate::runtime::events::{Event, Interest};
@@ -13,6 +14,7 @@ use crate::words::name::label;
 use crate::words::options::TubeOptions;
 use crate::words::sync::{Arc, Mutex};
 use crate::words::task::{TaskId, TaskInfo};
+use std::collections::BTreeMap;
 
 /// A durable work queue: tubes of tasks in one folder. Clones are handles of one queue. The queue
 /// is open until [`close`](Queue::close), or until the last of its handles is dropped; tubes,
@@ -42,9 +44,12 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn over(core: Arc<Shared>, settings: HandleSettings) -> Self {
+    pub(crate) fn over(
+        core: Arc<Shared>,
+        placements: BTreeMap<String, Arc<dyn Placement>>,
+    ) -> Self {
         let (callbacks, sessions) = (Arc::default(), Mutex::default());
-        Self { hold: Arc::new(QueueInner { core, settings, callbacks, sessions }) }
+        Self { hold: Arc::new(QueueInner { core, placements, callbacks, sessions }) }
     }
 
     /// Makes a call that concerns the whole queue, and adds its name to an error.
@@ -164,7 +169,7 @@ impl Queue {
 
     fn create(&self, name: &str, options: &TubeOptions, exists: tubes::Exists) -> Result<Tube> {
         let op = tubes::Create { name, options, exists };
-        let tube = self.hold.core.run(&op, self.hold.settings.durability)?;
+        let tube = self.hold.core.run(&op, self.hold.durability())?;
         Ok(Tube::over(&self.hold, tube))
     }
 
@@ -367,7 +372,7 @@ impl Queue {
             let op = tubes::Drop { tube: tube.number, awaited, used };
             let callbacks = &self.hold.callbacks;
             let callback = callbacks.of(name);
-            core.run(&op, self.hold.settings.durability)?;
+            core.run(&op, self.hold.durability())?;
             // A new tube of this name may have one by now.
             callbacks.replace(core, name, callback.as_ref(), None)
         })();

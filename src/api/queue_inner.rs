@@ -10,22 +10,20 @@ use crate::runtime::shared::Shared;
 use crate::words::options::Durability;
 use crate::words::sync::{Arc, AtomicBool, Mutex, Weak};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 pub(crate) struct QueueInner {
     pub(crate) core: Arc<Shared>,
-    pub(crate) settings: HandleSettings,
+    pub(crate) placements: BTreeMap<String, Arc<dyn Placement>>,
     pub(crate) callbacks: Arc<Callbacks>,
     /// The open sessions by name, so that a second `consumer(name)` joins the first.
     pub(crate) sessions: Mutex<BTreeMap<String, Weak<Session>>>,
 }
 
-/// The builder's options that only handles use.
-pub(crate) struct HandleSettings {
-    pub(crate) durability: Durability,
-    pub(crate) payload_bytes_max: usize,
-    pub(crate) session_grace: Duration,
-    pub(crate) placements: BTreeMap<String, Arc<dyn Placement>>,
+impl QueueInner {
+    /// The queue's durability, for the handles that are made now.
+    pub(crate) fn durability(&self) -> Durability {
+        self.core.live.durability()
+    }
 }
 
 /// The session of a consumer. The drop of its last handle ends it.

@@ -65,7 +65,7 @@ impl Tube {
             name: row.name.into(),
             placement: row.options.placement.map(Arc::from),
             consumer: None,
-            durability: hold.settings.durability,
+            durability: hold.durability(),
             kind: None,
             coding: Coding::BYTES,
         }

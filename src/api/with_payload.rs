@@ -98,8 +98,8 @@ impl TicketHandle {
     fn replacement<'a>(&self, payload: NewPayload<'a>) -> Replacement<'a> {
         Replacement {
             payload,
-            payload_bytes_max: self.hold.settings.payload_bytes_max,
-            durable_bytes_max: self.hold.core.settings.durable_bytes_max,
+            payload_bytes_max: self.hold.core.live.payload_bytes_max(),
+            durable_bytes_max: self.hold.core.live.durable_bytes_max(),
             staged: None,
         }
     }

@@ -6,7 +6,7 @@ use crate::engine::context::sound;
 use crate::engine::pieces::owner_of;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{consumers, keys, query, retention, settle, transition};
+use crate::engine::{consumers, deadlines, keys, query, retention, settle, transition};
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{Counters, TakenRow, TaskRow, WorkRow};
@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 mod histories;
 mod reports;
 mod payloads;
+mod settings;
 
 use payloads::NamedPieces;
 
@@ -43,6 +44,7 @@ pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<(
     payloads::audit(view, named, report)?;
     failed(view, report)?;
     queue_keys(view, &tubes, report)?;
+    settings::audit(view, report)?;
     moved(view, &tubes, led, report)?;
     strays(view, &tubes, report)?;
     durable_bytes(view, report)
@@ -208,12 +210,12 @@ fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
 /// gone, or of one that was truncated, a sweep removes with the rows under the old run.
 fn queue_keys(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
     let cleared = cleared_runs(view)?;
+    let runs: BTreeMap<u64, Run> =
+        tubes.iter().map(|(run, tube)| (u64::from(tube.number), *run)).collect();
     walk(view, Range::of(Tag::KeyOfQueue), report, |(key, number), report| {
         let number = number.as_deref().and_then(row::read_number);
-        let of_tube = |(run, tube): (&Run, &TubeEntry)| {
-            (number == Some(u64::from(tube.number))).then_some(*run)
-        };
-        let mut runs = tubes.iter().filter_map(of_tube).chain(cleared.iter().copied());
+        let own = number.and_then(|number| runs.get(&number));
+        let mut runs = own.into_iter().chain(&cleared).copied();
         let has_row = |run| {
             let beside = key::key_beside(&key, run);
             beside.is_some_and(|beside| is_there(view, &beside).unwrap_or(true))
@@ -443,7 +445,7 @@ impl<'a> Audit<'a> {
             }
             self.expect(Tag::Position, key);
         }
-        let deadlines = transition::deadlines(self.tube, standing).into_iter();
+        let deadlines = deadlines::of(self.tube, standing).into_iter();
         for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
             let key = key::due(run, what, when, task.id);
             let row = transition::due_row(task, standing, what);

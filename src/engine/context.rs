@@ -235,7 +235,7 @@ impl<'a> OpContext<'a> {
         cause: Option<Cause>,
     ) -> Result<()> {
         self.set(key::tube(number), row.encode())?;
-        let change = TubeChange { number, row: Some(Box::new(row)), cause };
+        let change = TubeChange { number, row: Some(Box::new(row)), cause, setting: None };
         self.draft.effects.tubes.push(change);
         Ok(())
     }

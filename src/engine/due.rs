@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{history, lapse, lookup, query, transition};
+use crate::engine::{deadlines, history, lapse, lookup, query, transition};
 use crate::engine::{settle, sweep, tubes};
 use crate::format::key::{self, Order, Rank, Run, Work};
 use crate::format::row::TakenRow;
@@ -146,7 +146,7 @@ fn fall_due(
     };
     let Some(task) = ctx.or_repair(tube, || at, stored.task(tube))? else { return Ok(false) };
     // The task that replaces a damaged one does not have its deadlines.
-    if !transition::deadlines(tube, &standing).contains(&(what, when)) {
+    if !deadlines::of(tube, &standing).contains(&(what, when)) {
         return Ok(false);
     }
     match (what, standing) {

@@ -5,6 +5,7 @@ use crate::format::Deadline;
 use crate::format::key::{Key, Run};
 use crate::format::row::TubeRow;
 use crate::words::clock::{NEVER, Now};
+use crate::words::setting::SettingValue;
 use crate::words::sync::Arc;
 use crate::words::task::{Cause, State, TaskId};
 use smallvec::SmallVec;
@@ -22,7 +23,7 @@ pub(crate) struct Change {
     pub(crate) cause: Cause,
 }
 
-/// A change of a tube.
+/// A change of a tube, or of a setting of the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TubeChange {
     pub(crate) number: u32,
@@ -30,6 +31,16 @@ pub(crate) struct TubeChange {
     pub(crate) row: Option<Box<TubeRow>>,
     /// Why, if users see the change as an event.
     pub(crate) cause: Option<Cause>,
+    /// The setting that has changed, if one has.
+    pub(crate) setting: Option<Box<SettingChange>>,
+}
+
+/// A setting that has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SettingChange {
+    pub(crate) name: Box<str>,
+    /// `None` if it was unset.
+    pub(crate) value: Option<SettingValue>,
 }
 
 /// A lower bound of the deadlines of each kind; [`NEVER`] where there is none.

@@ -225,12 +225,13 @@ pub(crate) fn pass_on(
     let run = old.tube.run();
     if let Some(stored) = head.history() {
         for number in stored.first..stored.next {
-            let key = key::history(run, old.id, number);
-            let Some((met, row)) = ctx.row(&key)? else { continue };
-            ctx.remove(met);
-            if let Some(row) = row {
-                ctx.add(key::history(run, new.id, number), row);
+            let row = ctx.row(&key::history(run, old.id, number))?;
+            if let Some((met, _)) = &row {
+                ctx.remove(key::copy(met));
             }
+            // In the place of a damaged one stands a row that cannot be read: each has its row.
+            let value = row.and_then(|(_, value)| value).unwrap_or(Value::EMPTY);
+            ctx.add(key::history(run, new.id, number), value);
         }
     }
     let TaskState::Done(done) = standing else { return Ok(()) };

@@ -4,13 +4,14 @@
 //! keeps or puts again is not decided here.
 
 use crate::engine::context::{OpContext, damaged, sound};
-use crate::engine::lookup;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{deadlines, lookup};
 use crate::format::feature::UNIQUE;
 use crate::format::key::{self, Key};
-use crate::format::{Range, Scan, Tag, Value, View, row};
+use crate::format::{Deadline, Range, Tag, Value, View, row};
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{State, TaskId};
 use smallvec::SmallVec;
 
@@ -116,41 +117,50 @@ pub(crate) fn named(
     Ok(id.map(|id| KeyedTask { tube: tube.number, id }))
 }
 
-/// The task of the last row of a key in a tube. Mostly there is one. Several are in the order of
-/// their ids, and the last one is found by halves.
+/// The task of the last row of a key.
 fn newest(view: &dyn View, all: &Key) -> Result<Option<TaskId>> {
-    let end = key::end_of(all);
-    let first_from = |from: &Key| -> Result<Option<TaskId>> {
-        let Some((met, _)) = view.first(from, &end)? else { return Ok(None) };
-        key::id_of(&met).map(Some).ok_or_else(|| damaged("key"))
-    };
-    let Some(mut newest) = first_from(all)? else { return Ok(None) };
-    let (mut limit, mut next) = (u64::MAX, newest.get().saturating_add(1));
-    while next < limit {
-        match first_from(&key::with_id(all.clone(), TaskId::new(next)))? {
-            Some(id) => newest = id,
-            None => limit = next,
-        }
-        let above = newest.get().saturating_add(1);
-        next = above.saturating_add(limit.saturating_sub(above) / 2);
-    }
-    Ok(Some(newest))
+    Ok(last_below(view, all, u64::MAX)?.map(|(id, _)| id))
 }
 
-/// The same in the queue. A sweep still has to remove the rows of tubes that were dropped or
-/// truncated, and in another tube a task may be over whose removal is due.
+/// The task of the last row of a key before this id, and what the row says. Mostly there is one
+/// row. Several are in the order of their ids, and the last one is found by halves.
+fn last_below(view: &dyn View, all: &Key, limit: u64) -> Result<Option<(TaskId, Option<Value>)>> {
+    let end = key::with_id(all.clone(), TaskId::new(limit));
+    let first_from = |from: &Key| -> Result<Option<(TaskId, Option<Value>)>> {
+        let Some((met, row)) = view.first(from, &end)? else { return Ok(None) };
+        let id = key::id_of(&met).ok_or_else(|| damaged("key"))?;
+        Ok(Some((id, row)))
+    };
+    let Some(mut last) = first_from(all)? else { return Ok(None) };
+    let (mut limit, mut next) = (limit, last.0.get().saturating_add(1));
+    while next < limit {
+        match first_from(&key::with_id(all.clone(), TaskId::new(next)))? {
+            Some(later) => last = later,
+            None => limit = next,
+        }
+        let above = last.0.get().saturating_add(1);
+        next = above.saturating_add(limit.saturating_sub(above) / 2);
+    }
+    Ok(Some(last))
+}
+
+/// The same in the queue. The newest rows may lead to tasks of tubes that were dropped or
+/// truncated, which a sweep still has to remove, or to tasks in other tubes whose removal is due.
+/// Of these so many are passed by as a turn looks at; then the key is free.
 #[cold]
 fn named_in_queue(ctx: &OpContext<'_>, text: &str, counts: bool) -> Result<Option<KeyedTask>> {
-    let (mut rows, mut named) = (Scan::prefixed(key::queue_key_of(text, counts)), None);
-    while let Some((met, number)) = rows.next(ctx)? {
-        let id = key::id_of(&met).ok_or_else(|| damaged("key"))?;
+    let (all, mut limit) = (key::queue_key_of(text, counts), u64::MAX);
+    for _ in 0..SWEEP_TASKS {
+        let Some((id, number)) = last_below(ctx, &all, limit)? else { return Ok(None) };
         let number = number.as_deref().and_then(row::read_number);
-        let Some(tube) = number.and_then(|number| u32::try_from(number).ok()) else { continue };
-        if is_alive(ctx, tube, id)? {
-            named = Some(KeyedTask { tube, id });
+        if let Some(tube) = number.and_then(|number| u32::try_from(number).ok())
+            && is_alive(ctx, tube, id)?
+        {
+            return Ok(Some(KeyedTask { tube, id }));
         }
+        limit = id.get();
     }
-    Ok(named)
+    Ok(None)
 }
 
 fn is_alive(ctx: &OpContext<'_>, number: u32, id: TaskId) -> Result<bool> {
@@ -161,10 +171,9 @@ fn is_alive(ctx: &OpContext<'_>, number: u32, id: TaskId) -> Result<bool> {
     match lookup::find(ctx, &tube, id) {
         Err(error) if error.is_not_found() => Ok(false),
         // A damaged one has its key until it is repaired.
-        found => Ok(sound(found)?.is_none_or(|(_, standing)| match standing {
-            TaskState::Fresh(head) | TaskState::Ready(head) => head.expires > ctx.now.queue,
-            TaskState::Taken(row) => row.head.expires > ctx.now.queue,
-            _ => true,
+        found => Ok(sound(found)?.is_none_or(|(_, standing)| {
+            let [(what, when), _] = deadlines::of(&tube, &standing);
+            what != Deadline::Ttl || when > ctx.now.queue
         })),
     }
 }

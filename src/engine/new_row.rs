@@ -89,10 +89,19 @@ impl<'a> Extras<'a> {
 
     /// Refuses what the tube's kind does not allow.
     #[cold]
-    pub(crate) fn check(&self, tube: &TubeEntry, key: Option<&str>) -> Result<()> {
+    pub(crate) fn check(
+        &self,
+        tube: &TubeEntry,
+        (key, conflict): (Option<&str>, Conflict),
+    ) -> Result<()> {
         let kind = tube.row.options.kind;
-        if self.must_exist && key.is_none() {
-            let text = "must_exist without a key, which says what must exist";
+        let text = match (key, conflict) {
+            _ if !self.must_exist => "",
+            (None, _) => "must_exist without a key, which says what must exist",
+            (_, Conflict::Debounce) => "must_exist with a debounce, which may make a new task",
+            _ => "",
+        };
+        if !text.is_empty() {
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
         if self.retry.backoff.is_some() && !kind.switches().timed {

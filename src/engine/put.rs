@@ -114,10 +114,16 @@ impl PutTasks<'_> {
     pub(crate) fn admits(
         &self,
         ctx: &OpContext<'_>,
-        task: &NewRow<'_>,
+        (at, task): (usize, &NewRow<'_>),
     ) -> Result<Option<StagedFor>> {
         let tube = &*ctx.tube(self.tube)?;
         self.check(tube, task)?;
+        // What it meets an earlier task of the batch decides, with the whole of which it is
+        // written.
+        let (earlier, _) = self.tasks.split_at_checked(at).unwrap_or_default();
+        if task.key.is_some() && earlier.iter().any(|earlier| earlier.key == task.key) {
+            return Ok(None);
+        }
         let met = match task.key {
             Some(key) => self.meet(ctx, tube, (task, key))?,
             None => Meets::Nothing,
@@ -127,7 +133,7 @@ impl PutTasks<'_> {
             Meets::Kept(_) => Ok(None),
             _ if run.is_temporary() => Ok(None),
             Meets::Nothing => {
-                self.has_room(ctx, tube, task, false)?;
+                self.has_room(ctx, tube, task)?;
                 Ok(Some(StagedFor::New(run)))
             }
             Meets::Ended(named) => {
@@ -231,7 +237,7 @@ impl PutTasks<'_> {
         let placed_group = task.placed.and_then(|placed| placed.group);
         task.group.map_or(Ok(""), |group| name::label("group name", group))?;
         task.key.map_or(Ok(""), |key| name::label("key", key))?;
-        task.extras.map_or(Ok(()), |extras| extras.check(tube, task.key))?;
+        task.extras.map_or(Ok(()), |extras| extras.check(tube, (task.key, task.conflict)))?;
         placed_group.map_or(Ok(""), |group| name::label("group name", group))?;
         match (&options.placement, task.placed) {
             (Some(_), _) if task.front => {
@@ -254,16 +260,13 @@ impl PutTasks<'_> {
         task: &NewRow<'_>,
         (staged, id): (Option<&Staged>, Option<u64>),
     ) -> Result<Put> {
-        let mut outcome = PutOutcome::New;
-        if let Some(key) = task.key {
-            match self.on_key(ctx, tube, (task, key), (staged, id))? {
-                Some(put) if put.outcome != PutOutcome::New => return Ok(put),
-                Some(_) => outcome = PutOutcome::Replaced,
-                None => {}
-            }
+        if let Some(key) = task.key
+            && let Some(put) = self.on_key(ctx, tube, (task, key), (staged, id))?
+        {
+            return Ok(put);
         }
         let options = &tube.row.options;
-        self.has_room(ctx, tube, task, outcome != PutOutcome::New)?;
+        self.has_room(ctx, tube, task)?;
 
         let number = id.unwrap_or_else(|| ctx.id());
         let id = TaskId::new(number);
@@ -308,11 +311,10 @@ impl PutTasks<'_> {
         let (raw, home) = (row.encode(), Home { rank: place, is_fresh });
         let new = TaskRef::new(tube, id, (home, place), &raw, row);
         transition::put(ctx, &new, standing, Cause::Put)?;
-        Ok(Put { id, outcome })
+        Ok(Put { id, outcome: PutOutcome::New })
     }
 
-    /// What becomes of the task that a put with a key meets. What the put did, or a new task is to
-    /// be put: `None`, or as [`PutOutcome::New`] in the place of one that this op has put.
+    /// What a put with a key did to the task that it meets. `None` if a new task is to be put.
     #[inline(never)]
     fn on_key(
         &self,
@@ -339,20 +341,9 @@ impl PutTasks<'_> {
             Meets::Ended(named) => (named, true),
         };
         let id = named.id;
-        if is_new && !of_new {
+        let is_right = if is_new { of_new } else { written.is_none_or(|written| written == id) };
+        if !is_right {
             return Err(changed().on_task(id));
-        }
-        if !is_new && written.is_some_and(|written| written != id) {
-            let first = staged.map_or(0, |staged| staged.first);
-            let batch = first..first.saturating_add(self.tasks.len() as u64);
-            if !of_new || !batch.contains(&id.get()) {
-                return Err(changed().on_task(id));
-            }
-            // One of the same batch has the key, and no caller has seen it.
-            let tube = &*ctx.tube(named.tube)?;
-            let (stored, standing) = lookup::find(ctx, tube, id)?;
-            transition::erase(ctx, &stored.task(tube)?, &standing, Cause::Delete)?;
-            return Ok(Some(Put { id, outcome: PutOutcome::New }));
         }
         let number = number.unwrap_or_else(|| ctx.id());
         let (which, changes) = (Which::Again(id, number, task), task.changes());
@@ -365,15 +356,9 @@ impl PutTasks<'_> {
     }
 
     /// Whether there is room for one more task, after those that this op has put and replaced so
-    /// far. A task that `replaces` another has the room of that one.
+    /// far.
     #[inline(always)]
-    fn has_room(
-        &self,
-        ctx: &OpContext<'_>,
-        tube: &TubeEntry,
-        task: &NewRow<'_>,
-        replaces: bool,
-    ) -> Result<()> {
+    fn has_room(&self, ctx: &OpContext<'_>, tube: &TubeEntry, task: &NewRow<'_>) -> Result<()> {
         let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
         if let Some(capacity) = tube.row.options.capacity
             && query::at_work(ctx, tube) >= capacity
@@ -387,7 +372,7 @@ impl PutTasks<'_> {
                 "durable_bytes_max is {most}, {held} payload bytes are held, these are {more} more"
             ));
         }
-        if self.others_wait && !replaces {
+        if self.others_wait {
             return full("earlier puts wait for room".to_owned());
         }
         Ok(())

@@ -57,7 +57,7 @@ impl Op for StagePieces<'_> {
         let mut staged = match self.before {
             Some(before) => before,
             None => {
-                let Some(place) = self.put.admits(ctx, task)? else { return Ok(None) };
+                let Some(place) = self.put.admits(ctx, (self.task, task))? else { return Ok(None) };
                 let first = self.first.unwrap_or_else(|| ctx.ids(self.put.tasks.len() as u64));
                 let pieces = self.pieces;
                 let (run, id, pieces) = match place {

@@ -6,8 +6,9 @@ use crate::engine::context::{OpContext, PayloadSubscribers, sound};
 use crate::engine::effects::{Change, NextDue};
 use crate::engine::pieces;
 use crate::engine::stored::{TaskRef, TaskState};
-use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{failures, fresh, groups, history, keys, lookup, reports, retention, trash};
+use crate::engine::{
+    deadlines, failures, fresh, groups, history, keys, lookup, reports, retention, trash,
+};
 use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{StoredHome, TakenRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Scan, Value, View};
@@ -58,30 +59,6 @@ pub(crate) fn state_row(task: &TaskRef<'_>, standing: &TaskState) -> Option<(Key
         TaskState::Done(done) => done.encode(&task.away(), home),
     };
     Some((key, value))
-}
-
-/// The deadlines of a state: the task's own, and its lease's; [`NEVER`] is none.
-#[inline]
-pub(crate) fn deadlines(tube: &TubeEntry, standing: &TaskState) -> [(Deadline, u64); 2] {
-    let (what, when, lease) = match standing {
-        TaskState::Fresh(head) | TaskState::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
-        TaskState::Delayed(row) => (row.deadline(), row.due, NEVER),
-        TaskState::Taken(row) => (Deadline::Ttl, row.head.expires, row.deadline),
-        TaskState::Buried(_) | TaskState::Trashed(_) | TaskState::Done(_) => {
-            (Deadline::Ttl, removal(tube, standing), NEVER)
-        }
-    };
-    [(what, when), (Deadline::Ttr, lease)]
-}
-
-/// Until when a task is kept that has ended: to the end of its ttl, or as its tube keeps it. The
-/// ttl of a finished task ended with it.
-#[cold]
-fn removal(tube: &TubeEntry, standing: &TaskState) -> u64 {
-    let head = standing.head();
-    let is_spared = tube.row.options.ttl_spares_buried || matches!(standing, TaskState::Done(_));
-    let expires = if is_spared { NEVER } else { head.expires };
-    expires.min(head.kept_until())
 }
 
 /// The row of a deadline of a task in this state. That of the end of a delay is a copy of the row
@@ -434,8 +411,8 @@ impl<'a> Transition<'a> {
     #[inline]
     fn shift_deadlines(&self, ctx: &mut OpContext<'_>) {
         let none = [(Deadline::Ttl, NEVER), (Deadline::Ttr, NEVER)];
-        let old = self.from.map_or(none, |from| deadlines(self.task.tube, from));
-        let new = self.to.map_or(none, |to| deadlines(self.task.tube, to));
+        let old = self.from.map_or(none, |from| deadlines::of(self.task.tube, from));
+        let new = self.to.map_or(none, |to| deadlines::of(self.task.tube, to));
         if old != new || matches!(self.to, Some(TaskState::Delayed(_))) {
             self.write_deadlines(ctx, old.into_iter().zip(new));
         }

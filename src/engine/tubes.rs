@@ -3,22 +3,19 @@
 
 use crate::engine::context::{Op, OpContext};
 use crate::engine::effects::{NextDue, TubeChange};
-use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{query, settings};
 use crate::format::Deadline;
 use crate::format::extension::Extension;
-use crate::format::feature::{HIGHER_FIRST, LAPSES, RETENTION, UNIQUE};
 use crate::format::key::{self, Run, Work};
 use crate::format::row::{Counters, TubeRow, WorkRow};
 use crate::format::{Tag, View, row};
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::lapse::Lapse;
 use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::options::TubeOptions;
 use crate::words::task::{Cause, TaskId};
-use crate::words::unique::Unique;
 use crate::words::verb::{PauseEnd, PauseTerms};
 use std::time::UNIX_EPOCH;
 
@@ -101,11 +98,13 @@ impl Op for Create<'_> {
             if self.exists == Exists::Refuse {
                 return Err(Error::new(ErrorKind::TubeExists));
             }
-            let row = ctx.tube(number)?.row.clone();
+            let tube = ctx.tube(number)?;
+            let row = tube.row.clone();
             if self.exists == Exists::Same {
                 // As they are stored, with times in whole microseconds.
                 let asked = TubeRow { options: self.options.clone(), ..row.clone() };
-                if asked.encode() != row.encode() {
+                let made = TubeRow { options: settings::made_with(ctx, &tube)?, ..row.clone() };
+                if asked.encode() != made.encode() {
                     return Err(Error::new(ErrorKind::TubeMismatch));
                 }
             }
@@ -125,18 +124,7 @@ impl Op for Create<'_> {
             options: self.options.clone(),
             extension: Extension::default(),
         };
-        if row.options.higher_first {
-            ctx.needs(&HIGHER_FIRST);
-        }
-        if row.options.keep_finished.is_some() || row.options.keep_buried.is_some() {
-            ctx.needs(&RETENTION);
-        }
-        if row.options.lapse != Lapse::new() {
-            ctx.needs(&LAPSES);
-        }
-        if row.options.unique != Unique::new() {
-            ctx.needs(&UNIQUE);
-        }
+        settings::needs(ctx, &row.options);
         ctx.set_tube(number, row.clone(), Some(Cause::CreateTube))?;
         Ok(TubeEntry { number, row, border: None })
     }
@@ -168,7 +156,9 @@ impl Op for Drop {
             number: self.tube,
             row: None,
             cause: Some(Cause::DropTube),
+            setting: None,
         });
+        settings::forget(ctx, self.tube)?;
         clear(ctx, tube.run())?;
         ctx.effects().wake(self.tube, usize::MAX);
         Ok(())

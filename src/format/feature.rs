@@ -16,6 +16,7 @@ pub(crate) const KNOWN: &[Feature] = &[
     REPORTS,
     PAYLOADS,
     UNIQUE,
+    SETTINGS,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -70,6 +71,11 @@ pub(crate) const PAYLOADS: Feature =
 /// count for its key. Such a version would put a second task, or leave the rows behind.
 pub(crate) const UNIQUE: Feature =
     Feature { number: 11, unknown: Unknown::Refuse, name: Cow::Borrowed("unique") };
+
+/// A setting that is stored in the queue. A version without it would leave the row behind when the
+/// tube is dropped, and not know the options that the tube was made with.
+pub(crate) const SETTINGS: Feature =
+    Feature { number: 12, unknown: Unknown::Refuse, name: Cow::Borrowed("settings") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

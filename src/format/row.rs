@@ -8,11 +8,13 @@ mod report;
 mod state;
 mod done;
 mod consumer;
+mod setting;
 
 pub(crate) use consumer::ConsumerRow;
 pub(crate) use done::DoneRow;
 pub(crate) use history::{HistoryRow, StoredHistory};
 pub(crate) use report::{ReportRow, StoredReports};
+pub(crate) use setting::SettingRow;
 pub(crate) use state::{
     Away, BuriedRow, DelayedRow, FailureRow, Homed, StoredHome, TakenRow, TaskProgress,
 };
@@ -109,7 +111,12 @@ fn lapse_field(lapse: &Lapse) -> Value {
     field.done()
 }
 
+/// Of a field: a default one was not written by this code.
 fn read_lapse_field(field: &[u8]) -> Option<Lapse> {
+    read_lapse(field).filter(|lapse| *lapse != Lapse::new())
+}
+
+fn read_lapse(field: &[u8]) -> Option<Lapse> {
     let mut rest = Unpacker::new(field);
     let (grace, to, free) = (rest.u64()?, rest.u8()?, rest.u8().filter(|free| *free < 2)?);
     let to = match to {
@@ -120,8 +127,7 @@ fn read_lapse_field(field: &[u8]) -> Option<Lapse> {
         _ => return None,
     };
     let lapse = Lapse { grace: endless(grace), to, charged: free == 0 };
-    // A default one was not written by this code.
-    rest.end(lapse).filter(|lapse| *lapse != Lapse::new())
+    rest.end(lapse)
 }
 
 /// Numbers of the extension fields of a tube's row with how long it keeps finished and buried
@@ -378,6 +384,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     same(BuriedRow::decode(bytes).map(|(row, home)| row.encode(&home)));
     same(HistoryRow::decode(bytes).map(|row| row.encode()));
     same(ReportRow::decode(bytes).map(|row| row.encode()));
+    same(SettingRow::decode(bytes).map(|row| row.encode()));
     let taken = TakenRow::decode(bytes);
     same(taken.map(|(away, (row, home))| row.encode(&away, &home)));
     let delayed = DelayedRow::decode(bytes);

@@ -2,6 +2,7 @@
 
 use crate::engine::consumers::{Join, Leave};
 use crate::engine::due::CatchUp;
+use crate::engine::settings::ChangeSetting;
 use crate::engine::take::{Delivery, Take};
 use crate::engine::{Op, OpContext};
 use crate::format::View;
@@ -63,7 +64,8 @@ impl Shared {
         })?;
         self.spawn("tubewell-flush", |core| {
             let idle = || core.state.lock().idle();
-            core.gate.flush_until_closed(core.settings.flush_interval, idle);
+            let interval = || Duration::from_micros(core.live.flush_micros());
+            core.gate.flush_until_closed(interval, idle);
         })
     }
 
@@ -109,6 +111,17 @@ impl Shared {
         }
         self.throttle.note_durable_caller();
         self.gate.wait(mark)
+    }
+
+    /// Both steps of a change of a setting, after which there may be room for any put.
+    pub(crate) fn change_setting(
+        &self,
+        op: &ChangeSetting<'_>,
+        durability: Durability,
+    ) -> Result<bool> {
+        let applied = self.apply(op);
+        self.room.wake_all_in_turn();
+        self.finish(op, applied, durability)
     }
 
     /// Both steps.

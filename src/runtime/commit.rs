@@ -8,7 +8,7 @@ use crate::engine::decision::{Decision, Over};
 use crate::engine::due::{self, WorkOff};
 use crate::engine::repair::Repair;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{Op, query};
+use crate::engine::{Op, query, settings};
 use crate::format::feature::Needs;
 use crate::format::{Tag, View};
 use crate::runtime::derived_state::DerivedState;
@@ -127,8 +127,9 @@ impl EngineState {
         (1..self.numbers.next.ids).contains(&id.get())
     }
 
-    /// Loads the tubes and their deadlines, at open.
+    /// Loads the settings, and the tubes and their deadlines, at open.
     pub(crate) fn learn(&mut self) -> Result<()> {
+        self.derived.live.load(settings::of_opening(&self.store)?);
         for number in query::numbers(&self.store)? {
             let Some(tube) = query::sound_tube(&self.store, number)? else { continue };
             let next = due::first_deadlines(&self.store, &tube)?;
@@ -333,7 +334,8 @@ impl EngineState {
         }
         let draft = &mut self.draft;
         if op.adds() && draft.rows.has_temporary {
-            self.store.admit_temporary(&draft.rows.layer)?;
+            let most = self.derived.live.temporary_bytes_max();
+            self.store.admit_temporary(&draft.rows.layer, most)?;
         }
         let (durable, adds) = (draft.is_durable(), op.adds() || op.grows());
         let wrote = (durable && !draft.rows.is_empty()).then_some(attempt.now.lease);

@@ -11,6 +11,7 @@ use crate::format::row::TubeRow;
 use crate::runtime::deadlines::{Deadlines, Walk};
 use crate::runtime::events::Hub;
 use crate::runtime::group_commit::Mark;
+use crate::runtime::live::LiveSettings;
 use crate::words::clock::Now;
 use crate::words::sync::Arc;
 use crate::words::task::{Cause, State, TaskId};
@@ -22,6 +23,8 @@ use std::collections::HashMap;
 pub(crate) struct DerivedState {
     tubes: HashMap<u32, TubeState, NumberHash>,
     deadlines: Deadlines,
+    /// The settings of the queue that are in force.
+    pub(crate) live: Arc<LiveSettings>,
     /// Tasks put since the queue was opened.
     pub(crate) tasks_put: u64,
     /// The tasks whose ends calls wait for, and how many calls.
@@ -168,10 +171,11 @@ impl DerivedState {
     /// Puts the rows of tubes into the state, and takes those out that are gone.
     #[cold]
     fn change_tubes(&mut self, effects: &mut Effects) {
-        for TubeChange { number, row, .. } in effects.tubes.drain(..) {
-            match row {
-                Some(row) => self.set_tube(number, *row),
-                None => {
+        for TubeChange { number, row, setting, .. } in effects.tubes.drain(..) {
+            match (row, setting) {
+                (Some(row), _) => self.set_tube(number, *row),
+                (None, Some(setting)) => self.live.change(&setting.name, setting.value.as_ref()),
+                (None, None) => {
                     self.set_bound(number, NextDue::NONE);
                     self.tubes.remove(&number);
                 }

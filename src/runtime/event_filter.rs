@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// the task, the cause, and the states before and after. An event passes if it meets all of them. A
 /// criterion with several values, from several calls, is met by any of these; one without values is
 /// met by every event. So the filter without criteria, which is the default, passes every event,
-/// also those of tubes that are made or changed.
+/// also those of tubes that are made or changed, and of settings.
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -106,7 +106,7 @@ impl EventFilter {
         self
     }
 
-    /// No events of tubes, only of tasks. Default: both.
+    /// No events of tubes and settings, only of tasks. Default: all.
     pub fn tasks_only(mut self) -> Self {
         self.tasks_only = true;
         self

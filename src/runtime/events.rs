@@ -12,17 +12,20 @@ use crate::words::task::{Cause, State, TaskId};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A task's step from one state to another, or a change of a tube. It is sent after the commit; a
-/// power cut may undo a commit that was not synced, see [`Events::synced`](crate::Events::synced).
+/// A task's step from one state to another, or a change of a tube or of a setting. It is sent after
+/// the commit; a power cut may undo a commit that was not synced, see
+/// [`Events::synced`](crate::Events::synced).
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
     /// Counts the changes since the queue was opened, from 1, in commit order.
     pub seq: u64,
-    /// The tube's name.
+    /// The tube's name; empty for a setting of the queue.
     pub tube: Arc<str>,
-    /// The task; none if the tube itself was changed.
+    /// The task; none if the tube itself or a setting was changed.
     pub task: Option<TaskId>,
+    /// The name of the setting that was set or unset, if one was.
+    pub setting: Option<Arc<str>>,
     /// The state that the task left; none if it is new.
     pub from: Option<State>,
     /// The state that it entered; none if it was removed.
@@ -49,7 +52,8 @@ impl Event {
 
     /// The same event for a reader that did not ask for the payload.
     pub(crate) fn without_payload(&self) -> Self {
-        Self { payload: None, tube: self.tube.clone(), ..*self }
+        let (tube, setting) = (self.tube.clone(), self.setting.clone());
+        Self { payload: None, tube, setting, ..*self }
     }
 
     fn bytes(&self) -> usize {
@@ -178,6 +182,7 @@ impl Hub {
                 seq: last + 1 + place as u64,
                 tube: tube(change.tube),
                 task: Some(change.task),
+                setting: None,
                 from: change.from,
                 to: change.to,
                 cause: change.cause,
@@ -194,6 +199,7 @@ impl Hub {
                 None => tube(change.number),
             },
             task: None,
+            setting: change.setting.as_ref().map(|setting| Arc::from(&*setting.name)),
             from: None,
             to: None,
             cause,
@@ -315,6 +321,7 @@ debug!(
     "seq": &this.seq,
     "tube": &this.tube,
     "task": &this.task,
+    "setting": &this.setting,
     "from": &this.from,
     "to": &this.to,
     "cause": &this.cause,

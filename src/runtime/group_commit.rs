@@ -159,7 +159,11 @@ impl GroupCommit {
     /// The flusher's thread: sleeps while everything is synced, otherwise looks once an interval
     /// and syncs what is unsynced. Calls `idle` after an interval without writes, until that
     /// returns that all is synced: a durable caller's own sync may take longer.
-    pub(crate) fn flush_until_closed(&self, interval: Duration, idle: impl Fn() -> bool) {
+    pub(crate) fn flush_until_closed(
+        &self,
+        interval: impl Fn() -> Duration,
+        idle: impl Fn() -> bool,
+    ) {
         let Some(journal) = &self.journal else { return };
         // After a failed sync there is nothing left to do.
         let is_synced = || journal.oldest.load(Ordering::SeqCst) == 0 || journal.has_failed();
@@ -174,7 +178,7 @@ impl GroupCommit {
             if !owes_idle {
                 self.flusher_condvar.wait_while(&mut flusher, rests);
             } else if rests(&mut flusher) {
-                self.flusher_condvar.wait_for(&mut flusher, interval.max(IDLE_WAIT_MIN));
+                self.flusher_condvar.wait_for(&mut flusher, interval().max(IDLE_WAIT_MIN));
                 if rests(&mut flusher) {
                     drop(flusher);
                     owes_idle = !idle();
@@ -184,7 +188,7 @@ impl GroupCommit {
             }
             (flusher.woken, owes_idle) = (false, true);
             self.flusher_awake.store(true, Ordering::SeqCst);
-            self.flusher_condvar.wait_for(&mut flusher, wait_before_sync(interval, took, age));
+            self.flusher_condvar.wait_for(&mut flusher, wait_before_sync(interval(), took, age));
             age = Duration::ZERO;
             if !flusher.closed && !is_synced() {
                 drop(flusher);

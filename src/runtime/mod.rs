@@ -8,6 +8,7 @@ pub(crate) mod event_filter;
 pub(crate) mod parker;
 pub(crate) mod handoff_mutex;
 pub(crate) mod deadlines;
+pub(crate) mod live;
 pub(crate) mod derived_state;
 pub(crate) mod reentrancy;
 pub(crate) mod commit;

@@ -10,12 +10,14 @@ use crate::runtime::events::Hub;
 use crate::runtime::grace_timers::GraceTimers;
 use crate::runtime::group_commit::{GroupCommit, Mark};
 use crate::runtime::handoff_mutex::HandoffGuard;
+use crate::runtime::live::LiveSettings;
 use crate::runtime::parker::Parker;
 use crate::runtime::reentrancy;
 use crate::runtime::wake::Wake;
 use crate::store::{Health, Opened};
-use crate::words::clock::{Clock, ClockStep, micros};
+use crate::words::clock::{Clock, ClockStep};
 use crate::words::error::Result;
+use crate::words::queue_options::QueueOptions;
 use crate::words::sync::{Arc, JoinHandle, Mutex};
 use crate::words::task::TaskId;
 use std::ops::Deref;
@@ -24,11 +26,10 @@ use std::time::Duration;
 /// How the queue was opened.
 pub(crate) struct CoreSettings {
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) flush_interval: Duration,
     /// No threads: the caller ticks and flushes.
     pub(crate) by_hand: bool,
-    /// Payload bytes of all durable tubes together, at most.
-    pub(crate) durable_bytes_max: u64,
+    /// Of the settings that may be stored those that the builder gave.
+    pub(crate) given: QueueOptions,
 }
 
 /// What the handles and threads of one queue share. It derefs to what checkpoints and the engine's
@@ -36,6 +37,7 @@ pub(crate) struct CoreSettings {
 pub(crate) struct Shared {
     checkpointer: Checkpointer,
     pub(crate) settings: CoreSettings,
+    pub(crate) live: Arc<LiveSettings>,
     /// How the wall clock moved before the opening.
     pub(crate) clock_step: Option<ClockStep>,
     pub(crate) gate: GroupCommit,
@@ -67,10 +69,13 @@ impl Shared {
         let health = opened.store.health.clone();
         let gate = GroupCommit::new(opened.store.journal(), health.clone());
         let clock_step = opened.step;
-        let state = EngineState::new(opened);
+        let mut state = EngineState::new(opened);
+        let live = Arc::new(LiveSettings::new(settings.given));
+        state.derived.live = live.clone();
         Self {
             checkpointer: Checkpointer::new(state, settings.clock.clone(), settings.by_hand),
             settings,
+            live,
             clock_step,
             gate,
             takers: Wake::default(),
@@ -122,7 +127,7 @@ impl Shared {
             self.wake_ends(&ends);
         }
         // The freed bytes may be room for any number of puts, in any tube.
-        if relief || outbox.freed && self.settings.durable_bytes_max < u64::MAX {
+        if relief || outbox.freed && self.live.durable_bytes_max() < u64::MAX {
             self.room.wake_all_in_turn();
         }
         if outbox.sooner {
@@ -130,7 +135,7 @@ impl Shared {
         }
         if let Some(lease) = outbox.wrote {
             self.timer.note_write(lease);
-            if self.gate.note_write(lease, micros(self.settings.flush_interval)) {
+            if self.gate.note_write(lease, self.live.flush_micros()) {
                 // The failure is stored, and every later call returns it.
                 let _ = self.gate.wait(written);
             }

@@ -91,7 +91,8 @@ impl<'a> TransactionCommit<'a> {
     pub(crate) fn commit(mut self) -> Result<()> {
         let Decided { state, draft, tasks, .. } = self.decided.get_mut();
         if let Some(state) = state.as_mut().filter(|_| draft.adds_temporary) {
-            state.store.admit_temporary(&draft.rows.layer)?;
+            let most = state.derived.live.temporary_bytes_max();
+            state.store.admit_temporary(&draft.rows.layer, most)?;
         }
         let (Some(mut state), Some(app)) = (state.take(), self.app.take()) else {
             return Err(Error::new(ErrorKind::Closed));

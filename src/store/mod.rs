@@ -95,8 +95,6 @@ pub(crate) struct Config {
     pub(crate) journal_bytes: u64,
     /// Bytes of redb's cache.
     pub(crate) cache_bytes: usize,
-    /// The maximum of bytes of all rows of temporary tubes.
-    pub(crate) temporary_bytes_max: u64,
     /// Open although synced records are missing.
     pub(crate) accept_loss: bool,
     /// To read only: no byte of the folder changes. Not in memory.
@@ -192,15 +190,16 @@ impl Store {
         Ok(self.number)
     }
 
-    /// Checks that there is space for what these writes add to the temporary tubes.
+    /// Checks that there is space for what these writes add to the temporary tubes, which take
+    /// together at most so many bytes.
     ///
     /// # Errors
     /// `Full` if the tubes would exceed their limit.
-    pub(crate) fn admit_temporary(&mut self, writes: &Layer) -> Result<()> {
+    pub(crate) fn admit_temporary(&mut self, writes: &Layer, most: u64) -> Result<()> {
         let growth = self.rows.temporary_growth(writes);
         let before = self.rows.temporary.bytes() as u64;
         let after = before.saturating_add_signed(growth);
-        if growth > 0 && after > self.config.temporary_bytes_max {
+        if growth > 0 && after > most {
             self.refused_at = self.refused_at.max(Some(before));
             return Err(Error::new(ErrorKind::Full).because("the temporary tubes' byte limit"));
         }

@@ -119,8 +119,9 @@ kinds! {
     TubeExists = "a tube of this name exists; use if_not_exists() to share it";
     /// A tube with this name exists, but its kind or its options differ.
     TubeMismatch = "a tube of this name exists with another kind or other options";
-    /// The tube has waiting takers or taken tasks, or should be empty and is not. It was not
-    /// dropped.
+    /// The tube has waiting takers or taken tasks, or should be empty and is not: it was not
+    /// dropped. Or it has tasks on whose rows a [setting](crate::Tube::set) depends: it was not
+    /// changed.
     TubeBusy = "the tube is in use; let it drain, or drop it by force";
     /// The `Placement` that the tube was made with is not registered.
     DriverMissing = "the tube's placement is not registered; give it to the builder";

@@ -17,6 +17,10 @@ pub(crate) const META_BYTES_MAX: usize = 4096;
 pub(crate) const RESULT_BYTES_MAX: usize = 16 << 10;
 /// Bytes of the details of a task, and of those of a tube, with the lengths of their texts.
 pub(crate) const DETAILS_BYTES_MAX: usize = 4096;
+/// Bytes of the value of a setting of the application's own.
+pub(crate) const SETTING_BYTES_MAX: usize = 4096;
+/// Settings of the application's own that a tube has, and that the queue has.
+pub(crate) const OWN_SETTINGS_MAX: usize = 256;
 /// Bytes of a checkpoint of a task. One that is longer than a twelfth of the journal goes directly
 /// to the base.
 pub(crate) const CHECKPOINT_BYTES_MAX: usize = 16 << 10;

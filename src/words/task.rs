@@ -132,7 +132,7 @@ impl fmt::Display for Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Cause {
-    /// `put`.
+    /// `put`. If the task was there already, a put of its key has put it again.
     Put,
     /// `take` or `claim`.
     Take,
@@ -148,7 +148,7 @@ pub enum Cause {
     Bury,
     /// `kick`.
     Kick,
-    /// `delete`, `empty_trash`, or a keyed put that replaced it.
+    /// `delete`, `empty_trash`, or a keyed put in the place of a finished task.
     Delete,
     /// A delay, a back-off or the wait for a `run_at` ended.
     Delay,
@@ -189,6 +189,10 @@ pub enum Cause {
     Pause,
     /// A tube was resumed, or its pause ended.
     Resume,
+    /// A setting of a tube or of the queue was set.
+    SetSetting,
+    /// A setting of a tube or of the queue was unset.
+    UnsetSetting,
 }
 
 /// All that the queue knows of one task: its summary, which it derefs to, and its payload. From

@@ -142,6 +142,33 @@ fn each_report_enters_it() {
     }
 }
 
+/// A setting of a tube or of the queue, also of a temporary tube; not a refused one, and not unset.
+#[test]
+fn each_setting_enters_it() {
+    type Using = fn(&Queue, &Tube);
+    let uses: [(&[&str], Using); 5] = [
+        (&["settings"], |_, tube| tube.set("ttl", secs(1)).unwrap()),
+        (&["settings"], |_, tube| tube.set("app.a", 1).unwrap()),
+        (&["settings"], |queue, _| queue.set("session_grace", secs(1)).unwrap()),
+        (&["lapses", "settings"], |_, tube| {
+            tube.set("lapse", Lapse::new().charged(false)).unwrap();
+        }),
+        (&["retention", "settings"], |_, tube| {
+            tube.set("keep_buried", tubewell::Retention::new()).unwrap();
+        }),
+    ];
+    for (names, using) in uses {
+        let (_home, path) = home();
+        let queue = still().0.open(&path).unwrap();
+        let tube = queue.create_tube("t", TubeOptions::default().temporary(true)).unwrap();
+        assert!(tube.set("ttl", 1).is_err() && queue.set("ttl", secs(1)).is_err());
+        assert!(!tube.unset("ttl").unwrap() && !queue.unset("app.a").unwrap());
+        assert_eq!(entered(&path), [""; 0]);
+        using(&queue, &tube);
+        assert_eq!(entered(&path), names);
+    }
+}
+
 /// What is kept of a failure, and the groups of failed tasks.
 #[test]
 fn each_failure_enters_it() {

@@ -21,7 +21,7 @@ use rows::{Rows, State};
 use std::fs;
 use std::path::Path;
 use tasks::Contents;
-use tubewell::TubeOptions;
+use tubewell::{Durability, TubeOptions};
 
 /// What is in a folder.
 struct Folder {
@@ -230,4 +230,29 @@ fn details_and_reports_are_read_as_the_page_says() {
     assert_eq!((of_tube.book.as_deref(), &of_tube.details["é"][..]), (Some("post"), ""));
     assert_eq!((stored.book.as_deref(), &stored.details["a"][..]), (Some("own"), "2"));
     assert_eq!(stored.progress.reports, 3);
+}
+
+#[test]
+fn settings_are_read_as_the_page_says() {
+    let (_home, path) = crate::home();
+    let queue = still().0.open(&path).unwrap();
+    let tube = queue.create_tube("t", TubeOptions::default().ttl(secs(1))).unwrap();
+    tube.set("ttl", secs(2)).unwrap();
+    let unusual = crate::settings::unusual();
+    for (number, (_, value)) in unusual.iter().enumerate() {
+        tube.set(&format!("app.{number}"), value.clone()).unwrap();
+    }
+    tube.set("details", std::collections::BTreeMap::new()).unwrap();
+    tube.set("app.é", true).unwrap();
+    queue.set("durability", Durability::Relaxed).unwrap();
+    let (_copy, copy) = killed(&path);
+    let contents = read(&copy).unwrap().contents;
+    let stored = |owner: u32, name: &str| contents.settings[&(owner, name.to_owned())].clone();
+    assert_eq!(contents.tubes[&1].ttl, 2_000_000);
+    let made = 1_000_000_u64.to_be_bytes();
+    assert_eq!(stored(1, "ttl"), (3, made.to_vec()), "what it was made with");
+    assert_eq!(stored(1, "details"), (9, vec![]));
+    assert_eq!(stored(1, "app.é"), (1, vec![1]));
+    assert_eq!(stored(0, "durability"), (10, vec![1]));
+    assert_eq!(contents.settings.len(), unusual.len() + 4);
 }

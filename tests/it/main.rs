@@ -92,6 +92,7 @@ mod rows;
 mod scope;
 mod search;
 mod session;
+mod settings;
 mod settle;
 mod subscriptions;
 mod take;

@@ -161,6 +161,7 @@ fn what_must_exist_is_put_again_or_refused() {
     let must = || tube.task(b"b").key("k").must_exist();
     assert_eq!(kind(must().put()), ErrorKind::TaskNotFound);
     assert_eq!(kind(tube.task(b"b").must_exist().put()), ErrorKind::Invalid, "without a key");
+    assert_eq!(kind(must().on_conflict(Conflict::Debounce).put()), ErrorKind::Invalid);
     let large = vec![7; LARGE];
     assert_eq!(kind(tube.task(&large).key("k").must_exist().put()), ErrorKind::TaskNotFound);
     let id = tube.task(b"a").key("k").put().unwrap();
@@ -245,7 +246,7 @@ fn large_payloads_are_put_again_without_a_piece_left() {
             sound(&queue);
             assert!(tube.peek(id).unwrap().payload == payload);
         }
-        // In a batch the second one meets the first, which no other call has seen.
+        // In a batch the second one meets what the first has put.
         let large = vec![9; LARGE];
         let twice =
             [&large, &large].map(|it| tube.task(it).key("new").on_conflict(Conflict::Replace));
@@ -273,6 +274,37 @@ fn what_a_tube_keeps_is_counted_with_the_old_payload() {
     tube.bury(id, "").unwrap();
     sound(&queue);
     again(&tube, b"").put().unwrap();
+    sound(&queue);
+    assert_eq!(queue.space().unwrap().durable_bytes, 0);
+}
+
+/// Regression: the pieces of the second one were written for what it would have met without the
+/// first. So the batch was refused, or its first task was lost.
+#[test]
+fn a_batch_may_have_a_key_twice() {
+    let queue = still().0.in_memory().unwrap();
+    let options = TubeOptions::default().keep_finished(Retention::new());
+    let tube = queue.create_tube("t", options).unwrap();
+    let large = vec![7; LARGE];
+    let replace = |payload| tube.task(payload).key("k").on_conflict(Conflict::Replace);
+    let id = tube.task(b"a").key("k").priority(3).put().unwrap();
+    for first in [&b"small"[..], &large] {
+        let ids = tube.batch_of([replace(first), replace(&large)]).put().unwrap();
+        assert_eq!(ids, [id, id]);
+        sound(&queue);
+    }
+    let debounced = tube.task(&large).key("k").on_conflict(Conflict::Debounce);
+    let _task = tube.take().unwrap();
+    let ids = tube.batch_of([replace(b"small"), debounced]).put().unwrap();
+    assert_eq!(ids, [id, id]);
+
+    tube.take().unwrap().ack().unwrap();
+    let ids = tube.batch_of([replace(&large), replace(&large)]).put().unwrap();
+    assert!(ids[0] > id && ids[0] == ids[1]);
+    let seen = tube.peek(ids[0]).unwrap();
+    assert!(seen.payload == large && seen.priority == 3);
+    sound(&queue);
+    tube.delete(ids[0]).unwrap();
     sound(&queue);
     assert_eq!(queue.space().unwrap().durable_bytes, 0);
 }

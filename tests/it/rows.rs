@@ -55,7 +55,7 @@ fn flip(folder: &Path, bytes: &[u8], behind: usize) {
 }
 
 /// Flips a bit in the value of a row.
-fn flip_value(folder: &Path, key: &[u8], value: &[u8]) {
+pub(crate) fn flip_value(folder: &Path, key: &[u8], value: &[u8]) {
     flip(folder, &sealed(key, value), 0);
 }
 

@@ -318,6 +318,26 @@ fn a_tube_keeps_its_rule_and_wrong_ones_are_refused() {
     close_sound(queue);
 }
 
+/// Dead rows of a key are passed by: of a truncated tube, before it is swept.
+#[test]
+fn a_key_is_found_behind_rows_that_lead_nowhere() {
+    let (queue, a, b) = two(Unique::new().taken(false));
+    let (id, _) = put(&b, Conflict::Reject).unwrap();
+    let held = b.take().unwrap();
+    for _ in 0..40 {
+        put(&a, Conflict::Reject).unwrap();
+        a.take().unwrap().detach();
+    }
+    a.release_all().unwrap();
+    queue.tick().unwrap();
+    held.release().unwrap();
+    assert!(put(&b, Conflict::Keep).unwrap().0 > id);
+    a.truncate().unwrap();
+    assert_eq!(put(&b, Conflict::Keep).unwrap(), (id, PutOutcome::Existing));
+    sound(&queue);
+    assert_eq!(put(&a, Conflict::Keep).unwrap(), (id, PutOutcome::Existing));
+}
+
 /// A kick that steps over many tasks reaches the ones behind them.
 #[test]
 fn a_kick_reaches_what_is_behind_many_clashes() {

@@ -127,6 +127,7 @@ impl Stage {
         let (disk, clock) = (SimDisk::new(1), ManualClock::new());
         let (queue, tube) = Self::open(limit, &disk, &clock);
         let side = queue.tube("side").unwrap();
+        side.set("ttr", WAVE_AT).unwrap();
         let kept = TubeOptions::default().keep_finished(Retention::new().count(3));
         let is_temporary = limit == Limit::TemporaryBytes;
         let keeper = queue.create_tube("keeper", kept.temporary(is_temporary)).unwrap();
@@ -538,6 +539,17 @@ fn verbs() -> Vec<Verb> {
         ("taken", May::Never, |s| s.queue.taken().map(nothing)),
         ("space", May::Never, |s| s.queue.space().map(nothing)),
         ("check", May::Never, |s| s.queue.check().map(nothing)),
+        ("set", May::Disk, |s| s.tube.set("ttl", WAVE_AT * 9).map(nothing)),
+        ("set of a text", May::Disk, |s| s.queue.set("app.text", long()).map(nothing)),
+        ("set of what is set", May::Disk, |s| {
+            s.side.set("app.text", "old")?;
+            s.side.set("app.text", "new").map(nothing)
+        }),
+        ("unset", May::Never, |s| s.side.unset("ttr").map(nothing)),
+        ("settings", May::Never, |s| {
+            s.tube.settings()?;
+            s.queue.settings().map(nothing)
+        }),
         ("put beside", May::Disk, |s| {
             let id = s.side.put(b"another")?;
             s.side.delete(id).map(nothing)

@@ -387,6 +387,7 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::Finish { .. }
         | Step::Update { .. }
         | Step::Truncate { .. }
+        | Step::Tune { .. }
         | Step::Create { .. }
         | Step::DropTube { .. } => durability == Durability::Durable,
         Step::Report { what: Reported::Checkpoint(_), .. } => durability == Durability::Durable,

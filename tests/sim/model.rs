@@ -55,6 +55,8 @@ struct Task {
 #[derive(Clone, Debug)]
 struct Tube {
     opts: Opts,
+    /// The options that it was made with.
+    made: Opts,
     /// When its pause ends, in queue time; [`EVER`] without end.
     pause: Option<u64>,
     incarnation: u64,
@@ -539,13 +541,14 @@ impl Model {
             }
             Step::Create { tube, opts, if_not_exists } => {
                 return match self.tubes.get(tube) {
-                    Some(old) if *if_not_exists && old.opts == *opts => Ok(Answer::Done),
+                    Some(old) if *if_not_exists && old.made == *opts => Ok(Answer::Done),
                     Some(_) if *if_not_exists => Err(vec![ErrorKind::TubeMismatch]),
                     Some(_) => Err(vec![ErrorKind::TubeExists]),
                     None => {
                         self.incarnations += 1;
                         let new = Tube {
                             opts: opts.clone(),
+                            made: opts.clone(),
                             pause: None,
                             incarnation: self.incarnations,
                             calls: [Some(0); CALLS],

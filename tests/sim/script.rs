@@ -74,12 +74,16 @@ const KINDS: [TubeKind; 6] = [
 
 pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let (rng, payloads) = (Rng::new(seed), Rng::new(!seed));
-    let mut maker = Maker { rng, payloads, profile, kinds: [TubeKind::General; 4] };
+    let tunes = Rng::new(seed ^ 1 << 63);
+    let mut maker = Maker { rng, payloads, tunes, profile, kinds: [TubeKind::General; 4] };
     // One to four tubes at the start; the rest are made later.
     let mut steps: Vec<_> = (0..=maker.rng.below(4) as u8).map(|tube| maker.create(tube)).collect();
     while steps.len() < profile.steps {
         let step = maker.step();
         steps.push(maker.bring(step));
+        if maker.tunes.one_in(16) {
+            steps.push(maker.tune());
+        }
         if maker.rng.one_in(16) {
             steps.push(Step::Look);
         }
@@ -92,6 +96,8 @@ struct Maker {
     rng: Rng,
     /// Which steps bring a payload.
     payloads: Rng,
+    /// Which options are set between the steps.
+    tunes: Rng,
     profile: Profile,
     /// The likely kind of each tube, so that refused options stay rare.
     kinds: [TubeKind; 4],
@@ -292,6 +298,22 @@ impl Maker {
                 | Step::RenewFor { .. }
         );
         if is_held && self.payloads.one_in(2) { Step::Bring { step: Box::new(step) } } else { step }
+    }
+
+    fn tune(&mut self) -> Step {
+        let rng = &mut self.tunes;
+        let tube = rng.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
+        let lived = rng.of(&[None, Some(SECOND), Some(5 * SECOND), Some(60 * SECOND)]);
+        let once = (SECOND, 1, 0, SECOND);
+        let to = match rng.below(6) {
+            0 => Tune::Priority(rng.of(&[-1, 0, 1, i64::MAX])),
+            1 => Tune::Ttl(lived),
+            2 => Tune::Ttr(lived),
+            3 => Tune::Capacity(rng.of(&[None, Some(1), Some(4)])),
+            4 => Tune::Attempts(rng.of(&[0, 1, 2, 20])),
+            _ => Tune::Backoff(rng.of(&[(0, 1, 0, 0), once, (SECOND, 1, SECOND, 3 * SECOND)])),
+        };
+        Step::Tune { tube, to, is_set: !rng.one_in(3) }
     }
 
     fn step(&mut self) -> Step {

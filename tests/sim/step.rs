@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tubewell::{
-    Backoff, ErrorKind, Lapse, Reason, Retention, ReturnTo, State, TubeKind, TubeOptions, Unique,
+    Backoff, ErrorKind, Lapse, Reason, Retention, ReturnTo, SettingValue, State, TubeKind,
+    TubeOptions, Unique,
 };
 
 pub const EVER: u64 = u64::MAX;
@@ -171,6 +172,55 @@ impl Opts {
             To::After(delay) => ReturnTo::After(length(delay)),
         };
         Lapse::new().grace(length(self.grace)).to(to).charged(!self.free)
+    }
+}
+
+/// A setting of a tube.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tune {
+    Priority(i64),
+    Ttl(Option<u64>),
+    Ttr(Option<u64>),
+    Capacity(Option<u64>),
+    /// 0: no limit.
+    Attempts(u32),
+    Backoff(Waits),
+}
+
+impl Tune {
+    /// Its name and its value for the library.
+    pub fn setting(self) -> (&'static str, SettingValue) {
+        match self {
+            Self::Priority(priority) => ("priority", priority.into()),
+            Self::Ttl(ttl) => ("ttl", ttl.map(length).into()),
+            Self::Ttr(ttr) => ("ttr", ttr.map(length).into()),
+            Self::Capacity(capacity) => ("capacity", capacity.into()),
+            Self::Attempts(attempts) => ("max_attempts", attempts.into()),
+            Self::Backoff(waits) => ("backoff", backoff(waits).into()),
+        }
+    }
+
+    /// The setting with the value of these options.
+    pub fn as_in(self, opts: &Opts) -> Self {
+        match self {
+            Self::Priority(_) => Self::Priority(opts.priority),
+            Self::Ttl(_) => Self::Ttl(opts.ttl),
+            Self::Ttr(_) => Self::Ttr(opts.ttr),
+            Self::Capacity(_) => Self::Capacity(opts.capacity),
+            Self::Attempts(_) => Self::Attempts(opts.max_attempts),
+            Self::Backoff(_) => Self::Backoff(opts.backoff),
+        }
+    }
+
+    pub fn apply(self, opts: &mut Opts) {
+        match self {
+            Self::Priority(priority) => opts.priority = priority,
+            Self::Ttl(ttl) => opts.ttl = ttl,
+            Self::Ttr(ttr) => opts.ttr = ttr,
+            Self::Capacity(capacity) => opts.capacity = capacity,
+            Self::Attempts(attempts) => opts.max_attempts = attempts,
+            Self::Backoff(waits) => opts.backoff = waits,
+        }
     }
 }
 
@@ -473,6 +523,12 @@ pub enum Step {
         /// None resumes it, [`EVER`] is without end.
         length: Option<u64>,
     },
+    /// Sets an option of a tube, or unsets it.
+    Tune {
+        tube: u8,
+        to: Tune,
+        is_set: bool,
+    },
     PeekNext {
         tube: u8,
         state: State,
@@ -574,6 +630,7 @@ impl Step {
             | Self::ReleaseAll { tube }
             | Self::Truncate { tube }
             | Self::Pause { tube, .. }
+            | Self::Tune { tube, .. }
             | Self::DropTube { tube, .. } => Some(*tube),
             _ => None,
         }

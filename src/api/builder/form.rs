@@ -2,27 +2,31 @@
 //! each setter, with the value that the setter takes. Reading calls the setters.
 
 use crate::api::builder::Builder;
-use crate::api::queue_inner::HandleSettings;
 use crate::runtime::shared::CoreSettings;
 use crate::store::{Access, Config};
-use crate::words::limits;
 use crate::words::options::Durability;
+use crate::words::queue_options::QueueOptions;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::time::Duration;
+
+/// The form of an explicit `u64::MAX`. No disk has so many bytes.
+const NO_LIMIT: u64 = i64::MAX as u64;
 
 /// No field is left out when it is written: a codec without names reads them by their order.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Builder", default, deny_unknown_fields)]
 struct BuilderForm {
-    durability: Durability,
-    flush_interval: Duration,
+    /// `None`: not given, here and below.
+    durability: Option<Durability>,
+    flush_interval: Option<Duration>,
     cache_bytes: usize,
     journal_bytes: u64,
-    payload_bytes_max: usize,
-    temporary_bytes_max: u64,
-    /// `None`: no limit. Formats whose numbers have a sign, such as TOML, cannot write `u64::MAX`.
+    payload_bytes_max: Option<usize>,
+    temporary_bytes_max: Option<u64>,
+    /// Formats whose numbers have a sign, such as TOML, cannot write `u64::MAX`: no limit is
+    /// [`NO_LIMIT`].
     durable_bytes_max: Option<u64>,
-    session_grace: Duration,
+    session_grace: Option<Duration>,
     clock_gap_max: Duration,
     accept_loss: bool,
     read_only: bool,
@@ -38,19 +42,17 @@ impl Default for BuilderForm {
 impl BuilderForm {
     /// What has code, such as the clock, is not in it.
     fn of(builder: &Builder) -> Self {
-        let Builder { handles, core, clock_gap_max, placements: _, config, progress: _, disk: _ } =
-            builder;
-        let HandleSettings { durability, payload_bytes_max, session_grace, placements: _ } =
-            *handles;
-        let CoreSettings { clock: _, flush_interval, by_hand, durable_bytes_max } = *core;
-        let Config {
-            journal_bytes,
-            cache_bytes,
+        let Builder { core, clock_gap_max, placements: _, config, progress: _, disk: _ } = builder;
+        let CoreSettings { clock: _, by_hand, given } = *core;
+        let QueueOptions {
+            durability,
+            flush_interval,
+            payload_bytes_max,
             temporary_bytes_max,
-            accept_loss,
-            access,
-            known: _,
-        } = *config;
+            durable_bytes_max,
+            session_grace,
+        } = given;
+        let Config { journal_bytes, cache_bytes, accept_loss, access, known: _ } = *config;
         Self {
             durability,
             flush_interval,
@@ -58,7 +60,7 @@ impl BuilderForm {
             journal_bytes,
             payload_bytes_max,
             temporary_bytes_max,
-            durable_bytes_max: Some(durable_bytes_max).filter(|it| *it != limits::DURABLE_BYTES),
+            durable_bytes_max: durable_bytes_max.map(|bytes| bytes.min(NO_LIMIT)),
             session_grace,
             clock_gap_max: *clock_gap_max,
             accept_loss,
@@ -68,19 +70,23 @@ impl BuilderForm {
     }
 
     fn builder(self) -> Builder {
-        Builder::default()
-            .durability(self.durability)
-            .flush_interval(self.flush_interval)
+        let mut builder = Builder::default()
             .cache_bytes(self.cache_bytes)
             .journal_bytes(self.journal_bytes)
-            .payload_bytes_max(self.payload_bytes_max)
-            .temporary_bytes_max(self.temporary_bytes_max)
-            .durable_bytes_max(self.durable_bytes_max.unwrap_or(limits::DURABLE_BYTES))
-            .session_grace(self.session_grace)
             .clock_gap_max(self.clock_gap_max)
             .accept_loss(self.accept_loss)
             .read_only(self.read_only)
-            .by_hand(self.by_hand)
+            .by_hand(self.by_hand);
+        let unlimited = |bytes: u64| if bytes < NO_LIMIT { bytes } else { u64::MAX };
+        builder.core.given = QueueOptions {
+            durability: self.durability,
+            flush_interval: self.flush_interval,
+            payload_bytes_max: self.payload_bytes_max,
+            temporary_bytes_max: self.temporary_bytes_max,
+            durable_bytes_max: self.durable_bytes_max.map(unlimited),
+            session_grace: self.session_grace,
+        };
+        builder
     }
 }
 
@@ -103,26 +109,25 @@ mod tests {
 
     /// Each setting with a value that is not its default. The compiler asks for a new one here.
     fn unusual() -> Builder {
-        let Builder { handles, core, placements, config, progress, .. } = Builder::default();
+        let Builder { core, placements, config, progress, .. } = Builder::default();
         Builder {
-            handles: HandleSettings {
-                durability: Durability::Relaxed,
-                payload_bytes_max: 1,
-                session_grace: Duration::MAX,
-                placements: handles.placements,
-            },
             core: CoreSettings {
                 clock: core.clock,
-                flush_interval: Duration::from_millis(2),
                 by_hand: true,
-                durable_bytes_max: 3,
+                given: QueueOptions {
+                    durability: Some(Durability::Durable),
+                    flush_interval: Some(Duration::from_millis(2)),
+                    payload_bytes_max: Some(1),
+                    temporary_bytes_max: Some(u64::MAX),
+                    durable_bytes_max: Some(3),
+                    session_grace: Some(Duration::MAX),
+                },
             },
             clock_gap_max: Duration::from_secs(4),
             placements,
             config: Config {
                 journal_bytes: 5,
                 cache_bytes: 6,
-                temporary_bytes_max: u64::MAX,
                 accept_loss: true,
                 access: Access::Read,
                 known: config.known,
@@ -134,11 +139,10 @@ mod tests {
 
     /// Everything of a builder that is data.
     fn settings(builder: &Builder) -> impl PartialEq + std::fmt::Debug + use<> {
-        let Builder { handles, core, clock_gap_max, config, .. } = builder;
+        let Builder { core, clock_gap_max, config, .. } = builder;
         (
-            (handles.durability, handles.payload_bytes_max, handles.session_grace),
-            (core.flush_interval, core.by_hand, core.durable_bytes_max, *clock_gap_max),
-            (config.journal_bytes, config.cache_bytes, config.temporary_bytes_max),
+            (core.given, core.by_hand, *clock_gap_max),
+            (config.journal_bytes, config.cache_bytes),
             (config.accept_loss, config.access),
         )
     }
@@ -153,7 +157,8 @@ mod tests {
         for field in fields(&unusual()).iter().zip(&fields(&Builder::default())) {
             assert!(field.0.0 == field.1.0 && field.0.1 != field.1.1, "{field:?}");
         }
-        for builder in [unusual(), Builder::default()] {
+        let unlimited = Builder::default().durable_bytes_max(u64::MAX);
+        for builder in [unusual(), unlimited, Builder::default()] {
             let read: Builder = from_value(to_value(&builder).unwrap()).unwrap();
             assert_eq!(settings(&read), settings(&builder));
         }

@@ -12,12 +12,13 @@ use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range, ReportPart, Run, Work};
 use crate::format::piece::PieceWork;
-use crate::format::row::{self, TubeRow, WorkRow};
+use crate::format::row::{self, SettingRow, TubeRow, WorkRow};
 use crate::format::{Deadline, Met, Tag, Value, View};
 use crate::words::clock::{Clock, ManualClock};
 use crate::words::error::Result;
 use crate::words::options::TubeOptions;
 use crate::words::retention::Retention;
+use crate::words::setting::SettingValue;
 use crate::words::task::{State, TaskId};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -181,6 +182,7 @@ fn filled() -> Rows {
     voided.put(b"in hand").unwrap();
     voided.take().unwrap().detach();
     voided.release_all().unwrap();
+    tubes[0].set("ttl", HOUR).unwrap();
     let mut rows = Rows::of(&queue);
     drop((ada, bob));
     for (kind, id) in [(Work::Staged, TaskId::new(900)), (Work::Pieces, TaskId::new(901))] {
@@ -236,9 +238,13 @@ fn is_failed_of_swept(rows: &Rows, key: &[u8]) -> bool {
     beside.is_some_and(|beside| rows.rows.contains_key(&beside) && is_swept(rows, &beside))
 }
 
-/// Whether only the counts say that this row is missing: it is all that there is of a fresh task in
-/// a temporary tube, whose payload bytes are not counted, or without it the task would be fresh.
+/// Whether only the counts say that this row is missing: it is a setting, or all that there is of
+/// a fresh task in a temporary tube, whose payload bytes are not counted, or without it the task
+/// would be fresh.
 fn is_only_counted(rows: &Rows, key: &Key) -> bool {
+    if Range::holding(key).is_some_and(|range| range.tag == Tag::Setting) {
+        return true;
+    }
     let Some((Range { tag, run: Some(run) }, id)) = Range::holding(key).zip(key::id_of(key)) else {
         return false;
     };
@@ -318,7 +324,7 @@ fn an_extra_row_is_reported() {
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
-    let faults: [(&str, Spoil); 38] = [
+    let faults: [(&str, Spoil); 45] = [
         ("tube \"first\": its name row does not refer to it", |rows| {
             rows.set(key::name("first"), row::number(2))
         }),
@@ -448,6 +454,29 @@ fn every_fault_has_its_line() {
         }),
         ("Report: a row without a task", |rows| {
             rows.set(key::report(Run(1), TaskId::new(77), ReportPart::Checkpoint), row::number(1));
+        }),
+        ("Setting: \"ttl\" of tube 99, which does not exist", |rows| {
+            rows.set(key::setting(99, "ttl"), SettingRow::of(SettingValue::Nothing).encode());
+        }),
+        ("a tube has no setting \"tll\"", |rows| {
+            rows.set(key::setting(1, "tll"), SettingRow::of(SettingValue::Nothing).encode());
+        }),
+        ("the setting ttr takes a length of time, or Nothing, and not", |rows| {
+            rows.set(key::setting(1, "ttr"), SettingRow::of(7.into()).encode());
+        }),
+        ("the setting flush_interval takes a length of time, and not", |rows| {
+            rows.set(key::setting(0, "flush_interval"), SettingRow::of(7.into()).encode());
+        }),
+        ("a name of the application goes on behind", |rows| {
+            rows.set(key::setting(0, "app."), SettingRow::of(7.into()).encode());
+        }),
+        ("Setting: a damaged row", |rows| {
+            rows.set(key::setting(0, "app.a"), Value::from([11, 0, 0]));
+        }),
+        ("Setting: an invalid key", |rows| {
+            let mut key = key::settings_of(0);
+            key.push(0xff);
+            rows.set(key, SettingRow::of(7.into()).encode());
         }),
         ("1 in flight, stored Some(2)", |rows| {
             let group = rows.in_tube("first", Tag::Group);

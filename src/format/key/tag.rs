@@ -127,6 +127,8 @@ tags! {
     /// key text, whether the task counts, id → tube number, of a tube whose keys are unique in the
     /// queue
     KeyOfQueue = 0x30, Queue, None;
+    /// tube number or 0, name → `SettingRow`
+    Setting = 0x31, Queue, None;
 }
 
 /// To what the rows of a tag belong.

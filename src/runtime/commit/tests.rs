@@ -13,7 +13,6 @@ fn opened(path: &std::path::Path) -> Opened {
     let config = Config {
         journal_bytes: JOURNAL_BYTES_MIN,
         cache_bytes: 1 << 20,
-        temporary_bytes_max: 0,
         accept_loss: false,
         access: Access::Write,
         known: &[],

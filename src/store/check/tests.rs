@@ -24,7 +24,6 @@ fn open(path: &Path) -> Store {
     let config = Config {
         journal_bytes: JOURNAL_BYTES_MIN,
         cache_bytes: 1 << 20,
-        temporary_bytes_max: 1 << 20,
         accept_loss: false,
         access: Access::Write,
         known: &[],

@@ -54,7 +54,6 @@ fn config() -> Config {
     Config {
         journal_bytes: JOURNAL_BYTES_MIN,
         cache_bytes: 1 << 20,
-        temporary_bytes_max: 1 << 20,
         accept_loss: false,
         access: Access::Write,
         known: &[],

@@ -174,10 +174,10 @@ fn temporary_rows_never_touch_the_disk() {
     assert_eq!(store.count(range), 2);
     assert_eq!(all(&store).len(), 3);
     let large = RowOp::Add(vec![0; 1 << 20].as_slice().into());
-    let refused = store.admit_temporary(&written(&[row(3, large), add(2, b"x")]).layer);
+    let refused = store.admit_temporary(&written(&[row(3, large), add(2, b"x")]).layer, 1 << 20);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Full);
     let same = [row(3, RowOp::Add(Value::from([1]))), row(1, RowOp::Remove)];
-    store.admit_temporary(&written(&same).layer).unwrap();
+    store.admit_temporary(&written(&same).layer, 1 << 20).unwrap();
     write(&mut store, vec![row(1, RowOp::Remove)]).unwrap();
     store.checkpoint().unwrap();
     checked(&mut store);

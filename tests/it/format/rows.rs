@@ -61,6 +61,8 @@ pub(crate) enum Key {
     History(u64, u32),
     /// Id and part of what was reported of a task.
     Report(u64, u8),
+    /// Number of the tube, or 0, and name of a setting.
+    Setting(u32, String),
     /// The row of a put; of a fresh task if that is true.
     Task(u32, bool, Place, u64),
     Failed(String, u64, u32, u64),
@@ -120,6 +122,7 @@ impl Key {
                 ensure(uncounted < 2, || format!("a key that counts {uncounted}"))?;
                 Self::OfQueue(key, uncounted == 0, rest.u64()?)
             }
+            0x31 => Self::Setting(rest.u32()?, name(rest)?),
             tag => Self::of_run(tag, rest.u32()?, rest)?,
         })
     }
@@ -499,13 +502,52 @@ impl Bytes<'_> {
         ensure(flags != 0, || "terms of nothing".into())?;
         let limit = self.when(flags & 1 != 0, Self::u32)?;
         if flags & 2 != 0 {
-            let (_first, _factor) = (self.u64()?, self.u32()?);
-            let (_step, _most) = (self.u64()?, self.u64()?);
-            let jitter = self.u8()?;
-            ensure(jitter <= 100, || format!("a jitter of {jitter} %"))?;
+            self.backoff()?;
         }
         self.end()?;
         Ok(limit)
+    }
+
+    fn backoff(&mut self) -> Read<()> {
+        let (_first, _factor) = (self.u64()?, self.u32()?);
+        let (_step, _most) = (self.u64()?, self.u64()?);
+        let jitter = self.u8()?;
+        ensure(jitter <= 100, || format!("a jitter of {jitter} %"))
+    }
+
+    /// The value of a setting: the number of its type, and its bytes.
+    pub(crate) fn setting(mut self) -> Read<(u8, Vec<u8>)> {
+        let (of, length) = (self.u8()?, usize::from(self.u16()?));
+        let content = self.take(length)?;
+        self.extended_end()?;
+        let mut rest = Bytes(content);
+        match of {
+            0 => {}
+            1 => _ = rest.flags(1)?,
+            2 => _ = (rest.u64()?, rest.u64()?),
+            3 => _ = rest.u64()?,
+            4 => {
+                ensure(length <= 4096, || "a long text".into())?;
+                rest.string(length)?;
+            }
+            5 => rest.backoff()?,
+            6 => {
+                let (_grace, to, _free) = (rest.u64()?, rest.u8()?, rest.flags(1)?);
+                ensure((1..=4).contains(&to), || format!("a return to {to}"))?;
+                rest.when(to == 4, Self::u64)?;
+            }
+            7 => _ = rest.take(24)?,
+            8 => _ = (rest.u32()?, rest.u32()?),
+            9 if length == 0 => {}
+            9 => {
+                Bytes(content).details()?;
+                rest.take(length)?;
+            }
+            10 => _ = rest.flags(1)?,
+            of => return Err(format!("a setting of type {of}")),
+        }
+        rest.end()?;
+        Ok((of, content.to_vec()))
     }
 
     fn lapse(mut self) -> Read<Lapse> {

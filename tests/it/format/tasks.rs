@@ -41,6 +41,8 @@ pub(crate) struct Contents {
     pub(crate) tasks: BTreeMap<(u32, u64), Stored>,
     /// Runs that are to be cleared.
     pub(crate) cleared: Vec<u32>,
+    /// By the tube's number, or 0, and the name.
+    pub(crate) settings: BTreeMap<(u32, String), (u8, Vec<u8>)>,
 }
 
 /// Rows of one task.
@@ -122,6 +124,10 @@ impl Sorted {
             Key::Report(id, part) => {
                 bytes.report(part)?;
                 self.reports.insert((id, part));
+                return Ok(());
+            }
+            Key::Setting(owner, name) => {
+                self.contents.settings.insert((owner, name), bytes.setting()?);
                 return Ok(());
             }
             Key::Piece { id, generation, number } => {
@@ -248,6 +254,9 @@ impl Contents {
             ensure(is_temporary == (row.run >> 31 == 1), || format!("{row:?}"))?;
         }
         ensure(contents.consumers.keys().all(|it| *it <= consumer), || "a consumer".into())?;
+        let mut owners = contents.settings.keys().map(|(owner, _)| owner);
+        let are_there = owners.all(|owner| *owner == 0 || contents.tubes.contains_key(owner));
+        ensure(are_there, || "settings of no tube".into())?;
 
         let runs: BTreeMap<u32, &TubeRow> =
             contents.tubes.values().map(|tube| (tube.run, tube)).collect();

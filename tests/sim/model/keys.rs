@@ -28,8 +28,13 @@ impl Model {
         };
         // In another tube a task may be over whose removal is due.
         let is_over = |task: &Task| {
-            let ends = matches!(task.seen.state, State::Ready | State::Taken);
-            in_queue && ends && task.expires <= self.time.queue
+            let spares = self.tubes[&task.tube].opts.spares;
+            let expires = match task.seen.state {
+                State::Delayed | State::Done => EVER,
+                State::Buried if spares => EVER,
+                _ => task.expires,
+            };
+            in_queue && expires.min(task.until) <= self.time.queue
         };
         let here = self.tasks.values().filter(|task| in_scope(task.tube) && !task.is_trashed());
         let here = here.filter(|task| task.seen.key.as_deref() == Some(key) && !is_over(task));

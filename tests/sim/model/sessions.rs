@@ -4,6 +4,9 @@ use super::{Model, Task, Time, ready};
 use crate::step::*;
 use tubewell::State;
 
+/// The limit of attempts and the back-off of a task's own.
+type Terms = (Option<u32>, Option<Waits>);
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Session {
     grace: u64,
@@ -25,13 +28,20 @@ impl Model {
         self.sessions == other.sessions
             && self.order() == other.order()
             && self.hidden() == other.hidden()
+            && self.made() == other.made()
     }
 
-    /// What of the tasks is not visible and decides what becomes of them: their own back-off, when
-    /// their ttl began, and when they ended.
-    fn hidden(&self) -> Vec<(Option<Waits>, u64, u64, u64)> {
+    /// What of the tasks is not visible and decides what becomes of them: their own limit and
+    /// back-off, which their tube's may be equal to, when their ttl began, and when they ended.
+    fn hidden(&self) -> Vec<(Terms, [u64; 3])> {
         let tasks = self.tasks.values();
-        tasks.map(|task| (task.backoff, task.since, task.ended, task.until)).collect()
+        let terms = |task: &Task| (task.max_attempts, task.backoff);
+        tasks.map(|task| (terms(task), [task.since, task.ended, task.until])).collect()
+    }
+
+    /// The options that the tubes were made with.
+    fn made(&self) -> Vec<&Opts> {
+        self.tubes.values().map(|tube| &tube.made).collect()
     }
 
     /// The tasks of each tube in the order of takes, also those that are not ready.

@@ -35,6 +35,7 @@ impl Model {
         | Step::ReleaseAll { tube }
         | Step::Truncate { tube }
         | Step::Pause { tube, .. }
+        | Step::Tune { tube, .. }
         | Step::DropTube { tube, .. }) = *step
         else {
             return Ok(Answer::Done);
@@ -241,6 +242,22 @@ impl Model {
             Step::Pause { length, .. } => {
                 let end = length.map(|length| self.time.queue.saturating_add(length));
                 self.tubes.get_mut(&tube).unwrap().pause = end;
+            }
+            Step::Tune { to, is_set, .. } => {
+                let tube = self.tubes.get_mut(&tube).unwrap();
+                let to = if *is_set { *to } else { to.as_in(&tube.made) };
+                let (prioritised, timed, _, bounded) = switches(tube.opts.kind);
+                let is_off = match to {
+                    Tune::Priority(priority) => !prioritised && priority != 0,
+                    Tune::Ttl(length) | Tune::Ttr(length) => !timed && length.is_some(),
+                    Tune::Capacity(tasks) => !bounded && tasks.is_some(),
+                    Tune::Attempts(_) => false,
+                    Tune::Backoff((.., most)) => !timed && most > 0,
+                };
+                if is_off {
+                    return Err(vec![ErrorKind::Unsupported]);
+                }
+                to.apply(&mut tube.opts);
             }
             Step::DropTube { force, .. } => {
                 if !force && self.tasks.values().filter(in_tube).any(|task| taken(&task)) {

@@ -35,7 +35,8 @@ impl World {
         | Step::Resume { tube: no, .. }
         | Step::ReleaseAll { tube: no }
         | Step::Truncate { tube: no }
-        | Step::Pause { tube: no, .. }) = *step
+        | Step::Pause { tube: no, .. }
+        | Step::Tune { tube: no, .. }) = *step
         else {
             return Err(format!("no verb runs {step:?}"));
         };
@@ -156,6 +157,13 @@ impl World {
             }
             Step::ReleaseAll { .. } => done(tube.release_all()),
             Step::Truncate { .. } => Ok(tube.truncate().map(Answer::Count)),
+            Step::Tune { to, is_set, .. } => {
+                let (name, value) = to.setting();
+                match is_set {
+                    true => done(tube.set(name, value)),
+                    false => done(tube.unset(name).map(drop)),
+                }
+            }
             Step::Pause { length: Some(EVER), .. } => done(tube.pause()),
             Step::Pause { length: Some(micros), .. } => done(tube.pause_for(length(*micros))),
             _ => done(tube.resume()),
