@@ -235,9 +235,14 @@ impl Registration<'_> {
 
 impl Drop for Registration<'_> {
     fn drop(&mut self) {
-        let entry = self.wake.lists.lock().entries.remove(&self.entry);
+        let mut lists = self.wake.lists.lock();
+        let entry = lists.entries.remove(&self.entry);
+        let before = lists.entries.range((self.entry.0, 0)..self.entry).next();
+        let was_first = self.wake.in_turn && before.is_none();
+        drop(lists);
         self.wake.waiting.fetch_sub(1, Ordering::SeqCst);
-        let left = entry.map_or(0, |entry| entry.wakeups);
+        // For the one behind it there may be what was not enough for the first.
+        let left = entry.map_or(0, |entry| entry.wakeups).max(usize::from(was_first));
         if left > 0 {
             self.wake.wake_some(self.entry.0, left);
         }
@@ -308,6 +313,17 @@ mod tests {
         assert_eq!((a.begin_look(), b.begin_look()), (Some(2), None));
         a.leave_to_others(1);
         assert_eq!(b.begin_look(), Some(1));
+    }
+
+    /// Regression: a large put that waited for room gave up, and a small one behind it slept on
+    /// beside the room that was enough for it.
+    #[test]
+    fn in_turn_a_first_that_gives_up_after_its_look_wakes_the_next() {
+        let wake = Wake::in_turn();
+        let (first, second) = (register(&wake, 1), register(&wake, 1));
+        assert!(first.begin_look().is_some() && second.begin_look().is_none());
+        drop(first);
+        assert!(is_signalled(&second) && second.begin_look().is_some());
     }
 
     #[test]

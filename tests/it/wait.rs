@@ -457,7 +457,8 @@ fn later_puts_stand_behind_one_that_waits() {
     let replaced = tube.task(&[2; 60]).key("k").on_conflict(Conflict::Replace).put_outcome();
     assert_eq!(replaced.unwrap().outcome, PutOutcome::Replaced);
 
-    // Those behind it get the room that it does not take.
+    // Those behind it get the room that it does not take. Regression: where nothing else had made
+    // room since, they slept on.
     stop.stop();
     assert!(!large.join().unwrap());
     assert!(small.join().unwrap());

@@ -20,6 +20,7 @@ use crate::words::options::TubeOptions;
 use crate::words::retention::Retention;
 use crate::words::setting::SettingValue;
 use crate::words::task::{State, TaskId};
+use crate::words::unique::Unique;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -158,8 +159,8 @@ fn filled() -> Rows {
             tube.task(b"open").group("open").put().unwrap();
         }
         tube.take().unwrap().detach();
-        tube.task(b"done").key("done").put().unwrap();
-        tube.take().unwrap().ack_with(b"result").unwrap();
+        let done = tube.task(b"done").key("done").put().unwrap();
+        tube.claim(done).unwrap().ack_with(b"result").unwrap();
         let buried = tube.task(b"buried").ttl(HOUR).put().unwrap();
         tube.bury(buried, "no").unwrap();
         let trashed = tube.task(b"trashed").key("trashed").ttl(HOUR).put().unwrap();
@@ -177,6 +178,11 @@ fn filled() -> Rows {
         source.move_to(moved, tube).apply().unwrap();
     }
     queue.tube("empty").unwrap();
+    let unique = TubeOptions::default().unique(Unique::new().in_queue(true).buried(false));
+    let unique = queue.create_tube("unique", unique).unwrap();
+    unique.task(b"counts").key("counts").put().unwrap();
+    let buried = unique.task(b"does not").key("does not").put().unwrap();
+    unique.bury(buried, "no").unwrap();
     tubes[2].truncate().unwrap();
     let voided = queue.tube("voided").unwrap();
     voided.put(b"in hand").unwrap();
