@@ -17,6 +17,7 @@ use crate::words::options::Durability;
 #[cfg(doc)]
 use crate::words::options::TubeOptions;
 use crate::words::stop::Stop;
+use crate::words::sync::Ordering;
 use crate::words::task::TaskId;
 use crate::words::verb::{Conflict, Put, PutOutcome};
 use crate::words::wait::{Wait, WaitLength};
@@ -123,7 +124,7 @@ impl<T: ?Sized> Tube<T> {
 
     /// Starts a put with options.
     pub fn task<'a>(&'a self, payload: &'a T) -> NewTask<'a, T> {
-        let (row, extras) = (NewRow::default(), self.kind.as_deref().map(Extras::of_kind));
+        let (row, extras) = (NewRow::PLAIN, self.kind.as_deref().map(Extras::of_kind));
         NewTask {
             tube: self,
             payload,
@@ -160,7 +161,7 @@ impl<T: ?Sized> Tube<T> {
     ) -> NewTask<'_, T, Vec<B>> {
         // One more than the limit, so that an endless iterator is refused.
         let payload = payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect();
-        let (row, extras) = (NewRow::default(), self.kind.as_deref().map(Extras::of_kind));
+        let (row, extras) = (NewRow::PLAIN, self.kind.as_deref().map(Extras::of_kind));
         NewTask {
             tube: self,
             payload,
@@ -202,7 +203,7 @@ impl<T: ?Sized> Tube<T> {
         tasks: impl IntoIterator<Item = NewTask<'a, T>>,
     ) -> NewTask<'a, T, TaskList<'a, T>> {
         let payload = TaskList(tasks.into_iter().take(BATCH_TASKS_MAX + 1).collect());
-        let (row, extras) = (NewRow::default(), self.kind.as_deref().map(Extras::of_kind));
+        let (row, extras) = (NewRow::PLAIN, self.kind.as_deref().map(Extras::of_kind));
         NewTask {
             tube: self,
             payload,
@@ -454,8 +455,8 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
                 tasks,
                 is_batch: P::IS_BATCH,
                 staged: &[],
-                payload_bytes_max: tube.hold.core.live.payload_bytes_max(),
-                durable_bytes_max: tube.hold.core.live.durable_bytes_max(),
+                payload_bytes_max: tube.hold.core.live.payload_bytes_max.load(Ordering::Relaxed),
+                durable_bytes_max: tube.hold.core.live.durable_bytes_max.load(Ordering::Relaxed),
                 others_wait: tube.hold.core.room.has_waiters(tube.number),
             };
             carry_out(tube, &op)
@@ -539,11 +540,16 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// As [`put`](NewTask::put).
     pub fn put_outcome(self) -> Result<Put> {
         let (durability, room) = (self.durability, self.room);
-        quietly(self.holding, || {
+        let holding = self.holding;
+        let put = || {
             self.submit(|tube, op| {
                 one(&tube.hold.core.finish(op, apply(tube, op, room), durability)?)
             })
-        })
+        };
+        match holding {
+            None => put(),
+            Some(lease) => quietly(lease, put),
+        }
     }
 
     /// Puts the task and does not wait for the sync; [`Receipt::wait`] does, also with relaxed
@@ -554,7 +560,8 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     pub fn put_receipt(self) -> Result<Receipt> {
         let (durability, room, hold) = (self.durability, self.room, &self.tube.hold);
         let mut written = Mark::default();
-        let put = quietly(self.holding, || {
+        let holding = self.holding;
+        let put = || {
             self.submit(|tube, op| {
                 let core = &tube.hold.core;
                 let applied = apply(tube, op, room);
@@ -562,7 +569,11 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
                 written = mark;
                 one(&done)
             })
-        })?;
+        };
+        let put = match holding {
+            None => put(),
+            Some(lease) => quietly(lease, put),
+        }?;
         Ok(Receipt { hold: hold.clone(), put, mark: written })
     }
 }
@@ -717,11 +728,10 @@ impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
     }
 }
 
-/// Runs a put whose caller may hold the task of its key. If the put is what ends that lease, the
-/// guard is not told.
-#[inline]
-fn quietly(holding: Option<&Lease>, put: impl FnOnce() -> Result<Put>) -> Result<Put> {
-    let Some(lease) = holding else { return put() };
+/// Runs a put whose caller holds the task of its key. If the put is what ends that lease, the guard
+/// is not told.
+#[cold]
+fn quietly(lease: &Lease, put: impl FnOnce() -> Result<Put>) -> Result<Put> {
     lease.mute_puts(true);
     let done = put();
     let is_its_end = |put: &Put| put.outcome == PutOutcome::Replaced && put.id == lease.id();
@@ -754,7 +764,7 @@ fn wait_for_room<T: ?Sized>(
     let core = &tube.hold.core;
     let attempt = || {
         // The limit may have been changed while it waited.
-        let durable_bytes_max = core.live.durable_bytes_max();
+        let durable_bytes_max = core.live.durable_bytes_max.load(Ordering::Relaxed);
         match put.apply(&PutTasks { others_wait: false, durable_bytes_max, ..*op }) {
             Err(error) if error.kind() == ErrorKind::Full => {
                 full = error;

@@ -9,6 +9,7 @@ use crate::engine::replace::Replacement;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::debug;
 use crate::words::payload::{Encoded, NewPayload};
+use crate::words::sync::Ordering;
 use crate::words::verb::{Advance, Verdict};
 
 /// A taken task and the payload that its next verb brings, from [`Task::with_payload`],
@@ -98,8 +99,8 @@ impl TicketHandle {
     fn replacement<'a>(&self, payload: NewPayload<'a>) -> Replacement<'a> {
         Replacement {
             payload,
-            payload_bytes_max: self.hold.core.live.payload_bytes_max(),
-            durable_bytes_max: self.hold.core.live.durable_bytes_max(),
+            payload_bytes_max: self.hold.core.live.payload_bytes_max.load(Ordering::Relaxed),
+            durable_bytes_max: self.hold.core.live.durable_bytes_max.load(Ordering::Relaxed),
             staged: None,
         }
     }

@@ -6,7 +6,7 @@ use crate::engine::context::sound;
 use crate::engine::pieces::owner_of;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{consumers, deadlines, keys, query, retention, settle, transition};
+use crate::engine::{consumers, keys, query, retention, settle, transition};
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{Counters, TakenRow, TaskRow, WorkRow};
@@ -445,7 +445,7 @@ impl<'a> Audit<'a> {
             }
             self.expect(Tag::Position, key);
         }
-        let deadlines = deadlines::of(self.tube, standing).into_iter();
+        let deadlines = standing.deadlines(self.tube).into_iter();
         for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
             let key = key::due(run, what, when, task.id);
             let row = transition::due_row(task, standing, what);

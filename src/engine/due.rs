@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{deadlines, history, lapse, lookup, query, transition};
+use crate::engine::{history, lapse, lookup, query, transition};
 use crate::engine::{settle, sweep, tubes};
 use crate::format::key::{self, Order, Rank, Run, Work};
 use crate::format::row::TakenRow;
@@ -24,7 +24,7 @@ pub(crate) struct WorkOff {
     pub(crate) most: usize,
     /// As [`Op::SEES_DELAYS`] of the op that it is done for.
     pub(crate) sees_delays: bool,
-    /// Whether rows that are not committed may have deadlines, which the tube's bound does not
+    /// Whether rows that are not committed may have which the tube's bound does not
     /// contain.
     pub(crate) in_transaction: bool,
     /// Whether tasks may get other ranks when their leases lapse. Each draws a number.
@@ -146,7 +146,7 @@ fn fall_due(
     };
     let Some(task) = ctx.or_repair(tube, || at, stored.task(tube))? else { return Ok(false) };
     // The task that replaces a damaged one does not have its deadlines.
-    if !deadlines::of(tube, &standing).contains(&(what, when)) {
+    if !standing.deadlines(tube).contains(&(what, when)) {
         return Ok(false);
     }
     match (what, standing) {

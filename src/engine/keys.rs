@@ -4,9 +4,9 @@
 //! keeps or puts again is not decided here.
 
 use crate::engine::context::{OpContext, damaged, sound};
+use crate::engine::lookup;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{deadlines, lookup};
 use crate::format::feature::UNIQUE;
 use crate::format::key::{self, Key};
 use crate::format::{Deadline, Range, Tag, Value, View, row};
@@ -172,7 +172,7 @@ fn is_alive(ctx: &OpContext<'_>, number: u32, id: TaskId) -> Result<bool> {
         Err(error) if error.is_not_found() => Ok(false),
         // A damaged one has its key until it is repaired.
         found => Ok(sound(found)?.is_none_or(|(_, standing)| {
-            let [(what, when), _] = deadlines::of(&tube, &standing);
+            let [(what, when), _] = standing.deadlines(&tube);
             what != Deadline::Ttl || when > ctx.now.queue
         })),
     }

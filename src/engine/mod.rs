@@ -23,7 +23,6 @@ pub(crate) mod groups;
 pub(crate) mod pieces;
 pub(crate) mod payload;
 pub(crate) mod stored;
-pub(crate) mod deadlines;
 pub(crate) mod lookup;
 pub(crate) mod fresh;
 pub(crate) mod reports;

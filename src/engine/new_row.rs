@@ -16,7 +16,7 @@ use crate::words::verb::Conflict;
 use std::time::{Duration, SystemTime};
 
 /// One task to be put.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct NewRow<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) codec: u8,
@@ -146,6 +146,24 @@ pub(crate) struct Placed<'a> {
 }
 
 impl<'a> NewRow<'a> {
+    /// Without a payload and without options.
+    pub(crate) const PLAIN: Self = Self {
+        payload: &[],
+        codec: 0,
+        version: 0,
+        priority: None,
+        group: None,
+        key: None,
+        conflict: Conflict::Keep,
+        delay: None,
+        run_at: None,
+        ttl: None,
+        ttr: None,
+        front: false,
+        extras: None,
+        placed: None,
+    };
+
     /// Its order among the tasks of its priority, with the number of the put.
     #[inline(always)]
     pub(crate) fn order(&self, number: u64) -> Order {

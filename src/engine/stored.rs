@@ -11,7 +11,7 @@ use crate::format::row::{
     Away, BuriedRow, DelayedRow, DoneRow, Homed, PayloadPlace, PositionRow, TakenRow, TaskProgress,
     TaskRow, Times,
 };
-use crate::format::{Tag, Value, View};
+use crate::format::{Deadline, Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::{Reason, State, TaskId};
@@ -82,6 +82,30 @@ impl TaskState {
             Self::Buried(row) | Self::Trashed(row) => &row.head,
             Self::Done(row) => &row.head,
         }
+    }
+
+    /// The deadlines of a state: the task's own, and its lease's; [`NEVER`] is none.
+    #[inline]
+    pub(crate) fn deadlines(&self, tube: &TubeEntry) -> [(Deadline, u64); 2] {
+        let (what, when, lease) = match self {
+            Self::Fresh(head) | Self::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
+            Self::Delayed(row) => (row.deadline(), row.due, NEVER),
+            Self::Taken(row) => (Deadline::Ttl, row.head.expires, row.deadline),
+            Self::Buried(_) | Self::Trashed(_) | Self::Done(_) => {
+                (Deadline::Ttl, self.removal(tube), NEVER)
+            }
+        };
+        [(what, when), (Deadline::Ttr, lease)]
+    }
+
+    /// Until when a task is kept that has ended: to the end of its ttl, or as its tube keeps it.
+    /// The ttl of a finished task ended with it.
+    #[cold]
+    fn removal(&self, tube: &TubeEntry) -> u64 {
+        let head = self.head();
+        let is_spared = tube.row.options.ttl_spares_buried || matches!(self, Self::Done(_));
+        let expires = if is_spared { NEVER } else { head.expires };
+        expires.min(head.kept_until())
     }
 
     pub(crate) fn head_mut(&mut self) -> &mut TaskProgress {

@@ -1,14 +1,12 @@
 //! The state of a task, and the one way to change it: [`move_task`]. A task has one row that gives
-//! its state, or none while it is fresh; the other rows of a state (deadlines, the group's line,
+//! its state, or none while it is fresh; the other rows of a state (the group's line,
 //! the holder's list) are derived here and nowhere else.
 
 use crate::engine::context::{OpContext, PayloadSubscribers, sound};
 use crate::engine::effects::{Change, NextDue};
 use crate::engine::pieces;
 use crate::engine::stored::{TaskRef, TaskState};
-use crate::engine::{
-    deadlines, failures, fresh, groups, history, keys, lookup, reports, retention, trash,
-};
+use crate::engine::{failures, fresh, groups, history, keys, lookup, reports, retention, trash};
 use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{StoredHome, TakenRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Scan, Value, View};
@@ -411,8 +409,8 @@ impl<'a> Transition<'a> {
     #[inline]
     fn shift_deadlines(&self, ctx: &mut OpContext<'_>) {
         let none = [(Deadline::Ttl, NEVER), (Deadline::Ttr, NEVER)];
-        let old = self.from.map_or(none, |from| deadlines::of(self.task.tube, from));
-        let new = self.to.map_or(none, |to| deadlines::of(self.task.tube, to));
+        let old = self.from.map_or(none, |from| from.deadlines(self.task.tube));
+        let new = self.to.map_or(none, |to| to.deadlines(self.task.tube));
         if old != new || matches!(self.to, Some(TaskState::Delayed(_))) {
             self.write_deadlines(ctx, old.into_iter().zip(new));
         }

@@ -22,7 +22,7 @@ use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::numbers::Numbers;
 use crate::words::options::Durability;
-use crate::words::sync::{Arc, ThreadBuilder};
+use crate::words::sync::{Arc, Ordering, ThreadBuilder};
 use crate::words::sync::{current, has_ended, never, wait_or_stop};
 use crate::words::wait::Wait;
 use std::time::Duration;
@@ -64,7 +64,8 @@ impl Shared {
         })?;
         self.spawn("tubewell-flush", |core| {
             let idle = || core.state.lock().idle();
-            let interval = || Duration::from_micros(core.live.flush_micros());
+            let interval =
+                || Duration::from_micros(core.live.flush_interval.load(Ordering::Relaxed));
             core.gate.flush_until_closed(interval, idle);
         })
     }

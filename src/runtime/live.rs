@@ -16,10 +16,10 @@ pub(crate) struct LiveSettings {
     stored: Mutex<QueueOptions>,
     is_relaxed: AtomicBool,
     /// In microseconds.
-    flush_interval: AtomicU64,
-    payload_bytes_max: AtomicUsize,
+    pub(crate) flush_interval: AtomicU64,
+    pub(crate) payload_bytes_max: AtomicUsize,
     temporary_bytes_max: AtomicU64,
-    durable_bytes_max: AtomicU64,
+    pub(crate) durable_bytes_max: AtomicU64,
     /// In microseconds.
     session_grace: AtomicU64,
 }
@@ -90,24 +90,8 @@ impl LiveSettings {
         }
     }
 
-    /// In microseconds.
-    #[inline]
-    pub(crate) fn flush_micros(&self) -> u64 {
-        self.flush_interval.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    pub(crate) fn payload_bytes_max(&self) -> usize {
-        self.payload_bytes_max.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn temporary_bytes_max(&self) -> u64 {
         self.temporary_bytes_max.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    pub(crate) fn durable_bytes_max(&self) -> u64 {
-        self.durable_bytes_max.load(Ordering::Relaxed)
     }
 
     pub(crate) fn session_grace(&self) -> Duration {

@@ -18,7 +18,7 @@ use crate::store::{Health, Opened};
 use crate::words::clock::{Clock, ClockStep};
 use crate::words::error::Result;
 use crate::words::queue_options::QueueOptions;
-use crate::words::sync::{Arc, JoinHandle, Mutex};
+use crate::words::sync::{Arc, JoinHandle, Mutex, Ordering};
 use crate::words::task::TaskId;
 use std::ops::Deref;
 use std::time::Duration;
@@ -127,7 +127,8 @@ impl Shared {
             self.wake_ends(&ends);
         }
         // The freed bytes may be room for any number of puts, in any tube.
-        if relief || outbox.freed && self.live.durable_bytes_max() < u64::MAX {
+        if relief || outbox.freed && self.live.durable_bytes_max.load(Ordering::Relaxed) < u64::MAX
+        {
             self.room.wake_all_in_turn();
         }
         if outbox.sooner {
@@ -135,7 +136,7 @@ impl Shared {
         }
         if let Some(lease) = outbox.wrote {
             self.timer.note_write(lease);
-            if self.gate.note_write(lease, self.live.flush_micros()) {
+            if self.gate.note_write(lease, self.live.flush_interval.load(Ordering::Relaxed)) {
                 // The failure is stored, and every later call returns it.
                 let _ = self.gate.wait(written);
             }

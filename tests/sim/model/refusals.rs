@@ -34,7 +34,8 @@ impl Model {
         {
             wrong.push(ErrorKind::Unsupported);
         }
-        if new.ttl == Some(0) || new.ttr == Some(0) {
+        let is_torn = new.must_exist && new.conflict == OnConflict::Debounce;
+        if new.ttl == Some(0) || new.ttr == Some(0) || is_torn {
             wrong.push(ErrorKind::Invalid);
         }
         wrong.extend(self.key_refusals(no, new));

@@ -129,8 +129,8 @@ impl Played {
 #[test]
 fn a_default_priority_that_changes_hides_no_task() {
     let mut played = Played::new();
-    let before = played.put(NewRow::default());
-    let buried = played.put(NewRow::default());
+    let before = played.put(NewRow::PLAIN);
+    let buried = played.put(NewRow::PLAIN);
     let tool = |id, verb| Tool { tube: 1, id, verb };
     played.run(&tool(buried, Verb::Bury(crate::words::task::Reason::Buried("no".into())))).unwrap();
 
@@ -138,7 +138,7 @@ fn a_default_priority_that_changes_hides_no_task() {
     tube.options.priority = -5;
     played.rows.set(key::tube(1), tube.encode());
     assert_eq!(played.rows.faults(), NOTHING);
-    let after = played.put(NewRow::default());
+    let after = played.put(NewRow::PLAIN);
     assert_eq!(played.rows.faults(), NOTHING);
     assert_eq!(played.state(before), State::Ready);
     let taken = played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap();
@@ -157,8 +157,8 @@ fn a_default_priority_that_changes_hides_no_task() {
 fn works_of_several_kinds_run_side_by_side_and_lose_nothing() {
     let mut played = Played::new();
     let take = |played: &mut Played, most| {
-        (0..most).for_each(|_| _ = played.put(NewRow { group: Some("g"), ..NewRow::default() }));
-        (0..most).for_each(|_| _ = played.put(NewRow::default()));
+        (0..most).for_each(|_| _ = played.put(NewRow { group: Some("g"), ..NewRow::PLAIN }));
+        (0..most).for_each(|_| _ = played.put(NewRow::PLAIN));
         played.run(&Take { tube: 1, most, holder: 0 }).unwrap().len()
     };
     assert_eq!(take(&mut played, 300), 300);
@@ -200,7 +200,7 @@ fn a_resume_hands_out_no_lease_that_release_all_voided() {
     let mut played = Played::new();
     let join = Join { name: "ada", about: &about(1_000), pid: 1, is_known: false };
     let holder = played.run(&join).unwrap();
-    let id = played.put(NewRow::default());
+    let id = played.put(NewRow::PLAIN);
     assert_eq!(played.run(&Take { tube: 1, most: 1, holder }).unwrap().len(), 1);
     played.run(&Leave { consumer: holder, active: None, forget: false }).unwrap();
     played.run(&ReleaseAll { tube: 1 }).unwrap();
@@ -229,7 +229,7 @@ fn a_truncate_without_a_number_left_is_refused() {
 #[test]
 fn a_damaged_lease_of_the_highest_id_does_not_keep_a_sweep_busy() {
     let mut played = Played::new();
-    played.put(NewRow::default());
+    played.put(NewRow::PLAIN);
     played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap();
     let last = key::taken(played.rows.tube("first").run(), TaskId::new(u64::MAX));
     played.rows.set(last, Value::from([]));
@@ -245,7 +245,7 @@ fn a_damaged_lease_of_the_highest_id_does_not_keep_a_sweep_busy() {
 fn put_take_and_ack_journal_a_payload_once() {
     for bytes in [0, 16, 64, 256, 512_usize] {
         let mut played = Played::new();
-        played.put(NewRow { payload: &vec![7; bytes], ..NewRow::default() });
+        played.put(NewRow { payload: &vec![7; bytes], ..NewRow::PLAIN });
         let handed = played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap();
         let StoredPayload::Read(payload) = &handed[0].payload else { panic!("{handed:?}") };
         assert_eq!(payload.len(), bytes);
@@ -267,8 +267,7 @@ fn put_take_and_ack_journal_a_payload_once() {
 fn a_sweep_reads_no_piece() {
     let reads = |bytes: usize| {
         let mut played = Played::new();
-        (0..3)
-            .for_each(|_| _ = played.put(NewRow { payload: &vec![7; bytes], ..NewRow::default() }));
+        (0..3).for_each(|_| _ = played.put(NewRow { payload: &vec![7; bytes], ..NewRow::PLAIN }));
         played.run(&Truncate { tube: 1 }).unwrap();
         let before = played.rows.reads.get();
         while played.run(&Sweep).unwrap() {}
@@ -286,7 +285,7 @@ fn a_sweep_reads_no_piece() {
 fn a_put_in_turns_holds_a_few_pieces_and_is_rolled_back() {
     let payload = vec![7; 1 << 20];
     let pieces = Pieces::of(&payload);
-    let tasks = [NewRow { payload: &payload, ..NewRow::default() }];
+    let tasks = [NewRow { payload: &payload, ..NewRow::PLAIN }];
     for turns in 1.. {
         let mut played = Played::new();
         let mut put = PutTasks {
@@ -339,7 +338,7 @@ fn a_put_in_turns_holds_a_few_pieces_and_is_rolled_back() {
 fn a_heartbeat_or_a_retry_journals_no_payload() {
     // The entry of a history is no part of the task that is written again.
     let mut played = Played::of(TubeOptions::default().history(HistoryLimits::none()));
-    played.put(NewRow { payload: &[7; 500], ..NewRow::default() });
+    played.put(NewRow { payload: &[7; 500], ..NewRow::PLAIN });
     let handed = played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap();
     let ticket = handed[0].ticket();
     let hour = std::time::Duration::from_secs(3600);
@@ -360,8 +359,8 @@ fn a_heartbeat_or_a_retry_journals_no_payload() {
 fn a_task_that_moves_leaves_its_own_row_at_its_home() {
     for (group, key) in [(None, None), (Some("g"), None), (None, Some("k"))] {
         let mut played = Played::new();
-        let id = played.put(NewRow { payload: b"x", group, key, ..NewRow::default() });
-        played.put(NewRow { payload: b"y", group, ..NewRow::default() });
+        let id = played.put(NewRow { payload: b"x", group, key, ..NewRow::PLAIN });
+        played.put(NewRow { payload: b"y", group, ..NewRow::PLAIN });
         let terms = [Release::new().priority(-3), Release::new().to_back(), {
             Release::new().priority(0).delay(std::time::Duration::from_secs(1))
         }];
@@ -398,7 +397,7 @@ fn fields_of_a_later_version_survive_every_rewrite() {
     let mut row = played.rows.tube("first").row;
     row.extension = unknown_field();
     played.rows.set(key::tube(1), row.encode());
-    let id = played.put(NewRow { payload: b"x", ..NewRow::default() });
+    let id = played.put(NewRow { payload: b"x", ..NewRow::PLAIN });
     let head = TaskProgress { extension: unknown_field(), ..TaskProgress::fresh(NEVER, NEVER) };
     // As a later version may put it: with fields a task is not fresh.
     let fresh = played.rows.in_tube("first", Tag::Fresh);
@@ -461,7 +460,7 @@ fn nothing_is_handed_to_a_session_that_has_ended() {
     let mut played = Played::new();
     let join = Join { name: "ada", about: &about(1_000), pid: 1, is_known: false };
     let consumer = played.run(&join).unwrap();
-    let ids = [(); 3].map(|()| played.put(NewRow::default()));
+    let ids = [(); 3].map(|()| played.put(NewRow::PLAIN));
     let take = Take { tube: 1, most: 1, holder: consumer };
     assert_eq!(played.run(&take).unwrap()[0].id, ids[0]);
     played.run(&Leave { consumer, active: None, forget: false }).unwrap();
@@ -482,7 +481,7 @@ fn the_end_of_a_session_passes_by_damaged_leases() {
     let mut played = Played::new();
     let join = Join { name: "ada", about: &about(0), pid: 1, is_known: false };
     let consumer = played.run(&join).unwrap();
-    let ids: Vec<_> = (0..3 * SWEEP_TASKS).map(|_| played.put(NewRow::default())).collect();
+    let ids: Vec<_> = (0..3 * SWEEP_TASKS).map(|_| played.put(NewRow::PLAIN)).collect();
     played.run(&Take { tube: 1, most: ids.len(), holder: consumer }).unwrap();
     let run = played.rows.tube("first").run();
     for id in &ids[..2 * SWEEP_TASKS] {

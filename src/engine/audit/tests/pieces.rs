@@ -46,7 +46,7 @@ impl Scene {
             queue.tube(name).unwrap();
         }
         let mut played = Played::over(&queue);
-        let id = played.put(NewRow { payload: &payload(1), ..NewRow::default() });
+        let id = played.put(NewRow { payload: &payload(1), ..NewRow::PLAIN });
         Self { played, id }
     }
 

@@ -184,7 +184,7 @@ impl Scene {
         assert_eq!(handed[0].id, self.free);
         let (kick, kicked) = self.run(&Kick { tube, failed: None, most: 1, from: None });
         assert_eq!(kicked.0, 1);
-        let new = NewRow { payload: b"x", ..NewRow::default() };
+        let new = NewRow { payload: b"x", ..NewRow::PLAIN };
         let keyed = NewRow { key: Some("key"), conflict: Conflict::Reject, ..new };
         let next =
             |state| self.reads(|it| query::next(&it.rows, &it.tube, state, it.now).map(drop));
