@@ -44,11 +44,14 @@ impl Model {
         self.tubes.values().map(|tube| &tube.made).collect()
     }
 
-    /// The tasks of each tube in the order of takes, also those that are not ready.
-    fn order(&self) -> Vec<Serial> {
+    /// The tasks of each tube in the order of takes, also those that are not ready, and in the order
+    /// of their places: an update may give two of them the same priority.
+    fn order(&self) -> [Vec<Serial>; 2] {
         let mut tasks: Vec<_> = self.tasks.values().collect();
         tasks.sort_by_key(|task| (task.tube, self.rank(task)));
-        tasks.into_iter().map(|task| task.seen.serial).collect()
+        let by_rank = tasks.iter().map(|task| task.seen.serial).collect();
+        tasks.sort_by_key(|task| (task.tube, task.place));
+        [by_rank, tasks.iter().map(|task| task.seen.serial).collect()]
     }
 
     pub(super) fn join(&mut self, who: u8, grace: u64) {
