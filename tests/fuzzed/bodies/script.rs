@@ -202,7 +202,9 @@ impl World {
         }
         let mut replaced = None;
         if which & 32 != 0 {
-            let conflict = [Conflict::Keep, Conflict::Reject, Conflict::Replace][bytes.below(3)];
+            let conflict =
+                [Conflict::Keep, Conflict::Reject, Conflict::Replace, Conflict::Debounce]
+                    [bytes.below(4)];
             task = task.key(GROUPS[bytes.below(3)]).on_conflict(conflict);
             replaced = Some(conflict);
         }
@@ -217,7 +219,9 @@ impl World {
         }
         if let Some(put) = fine(task.put_outcome()) {
             match put.outcome {
-                PutOutcome::Existing => {
+                // Of a finished task a new one.
+                PutOutcome::Replaced if put.id.get() > self.newest => self.came(at, put.id),
+                PutOutcome::Existing | PutOutcome::Replaced => {
                     let gone = self.gone.contains(&put.id.get());
                     assert!(!gone, "a key answers task {}, which is gone", put.id);
                     assert!(replaced.is_some());
