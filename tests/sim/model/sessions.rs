@@ -44,8 +44,8 @@ impl Model {
         self.tubes.values().map(|tube| &tube.made).collect()
     }
 
-    /// The tasks of each tube in the order of takes, also those that are not ready, and in the order
-    /// of their places: an update may give two of them the same priority.
+    /// The tasks of each tube in the order of takes, also those that are not ready, and in the
+    /// order of their places: an update may give two of them the same priority.
     fn order(&self) -> [Vec<Serial>; 2] {
         let mut tasks: Vec<_> = self.tasks.values().collect();
         tasks.sort_by_key(|task| (task.tube, self.rank(task)));
