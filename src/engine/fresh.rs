@@ -125,6 +125,7 @@ fn moved_back(ctx: &mut OpContext<'_>, tube: &TubeEntry, at: Key) -> bool {
 
 /// A fresh task is about to leave the second part. If it is the next one, the border moves on;
 /// otherwise the task's own row moves. Returns the task's home after that.
+#[inline]
 pub(crate) fn leave(ctx: &mut OpContext<'_>, task: &TaskRef<'_>) -> Home {
     let (tube, home) = (task.tube, task.home);
     let Some((raw, _)) = task.read.filter(|_| home.is_fresh) else { return home };

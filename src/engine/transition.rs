@@ -320,7 +320,7 @@ impl<'a> Transition<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn carry_out(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
         self.step(ctx)?;
         self.record(ctx, cause)?;
