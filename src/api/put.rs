@@ -124,16 +124,7 @@ impl<T: ?Sized> Tube<T> {
 
     /// Starts a put with options.
     pub fn task<'a>(&'a self, payload: &'a T) -> NewTask<'a, T> {
-        let (row, extras) = (NewRow::PLAIN, self.kind.as_deref().map(Extras::of_kind));
-        NewTask {
-            tube: self,
-            payload,
-            row,
-            extras,
-            holding: None,
-            durability: self.durability,
-            room: Wait::NO,
-        }
+        NewTask::of(self, payload)
     }
 
     /// Starts a put of several tasks with common options. `key`, `front` and `wait_for_room` exist
@@ -161,16 +152,7 @@ impl<T: ?Sized> Tube<T> {
     ) -> NewTask<'_, T, Vec<B>> {
         // One more than the limit, so that an endless iterator is refused.
         let payload = payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect();
-        let (row, extras) = (NewRow::PLAIN, self.kind.as_deref().map(Extras::of_kind));
-        NewTask {
-            tube: self,
-            payload,
-            row,
-            extras,
-            holding: None,
-            durability: self.durability,
-            room: Wait::NO,
-        }
+        NewTask::of(self, payload)
     }
 
     /// Starts a put of several tasks with options of their own, all or none, in one step. The
@@ -203,16 +185,7 @@ impl<T: ?Sized> Tube<T> {
         tasks: impl IntoIterator<Item = NewTask<'a, T>>,
     ) -> NewTask<'a, T, TaskList<'a, T>> {
         let payload = TaskList(tasks.into_iter().take(BATCH_TASKS_MAX + 1).collect());
-        let (row, extras) = (NewRow::PLAIN, self.kind.as_deref().map(Extras::of_kind));
-        NewTask {
-            tube: self,
-            payload,
-            row,
-            extras,
-            holding: None,
-            durability: self.durability,
-            room: Wait::NO,
-        }
+        NewTask::of(self, payload)
     }
 
     /// Puts all tasks of an iterator, in groups, with bounded memory: a group has up to 1024 tasks
@@ -381,6 +354,14 @@ setters! {
 }
 
 impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
+    /// Without options.
+    #[inline(always)]
+    fn of(tube: &'a Tube<T>, payload: P) -> Self {
+        let (row, extras) = (NewRow::PLAIN, tube.kind.as_deref().map(Extras::of_kind));
+        let (holding, durability, room) = (None, tube.durability, Wait::NO);
+        Self { tube, payload, row, extras, holding, durability, room }
+    }
+
     /// Of this kind, a short name by which listings tell tasks apart. 1 to 255 bytes
     /// without control characters. Default: the [handle's](Tube::kind), which is none unless it was
     /// given one.
