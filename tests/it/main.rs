@@ -94,6 +94,7 @@ mod search;
 mod session;
 mod settings;
 mod settle;
+mod size;
 mod subscriptions;
 mod take;
 mod temporary;

@@ -225,43 +225,6 @@ fn buried_tasks_go_by_their_retention_and_a_kick_ends_it() {
     close_sound(queue);
 }
 
-/// The issue asks that a queue returns to its size: no row is left of tasks that were swept.
-#[test]
-fn tasks_that_were_swept_leave_no_row() {
-    let (builder, clock) = still();
-    let (_folder, path) = home();
-    let queue = builder.open(&path).unwrap();
-    let kept = ALL.age(secs(10)).bytes(u64::MAX);
-    let options = keeping(kept).keep_buried(kept);
-    let tube = queue.create_tube("t", options).unwrap();
-    let rows = |queue: &Queue| {
-        queue.checkpoint().unwrap();
-        queue.base_space().unwrap().rows
-    };
-    let empty = rows(&queue);
-    for at in 0..1000 {
-        let key = format!("key {at}");
-        let group = format!("group {}", at % 7);
-        tube.task(&[at as u8; 30]).key(&key).group(&group).ttl(secs(100)).put().unwrap();
-    }
-    for at in 0..1000 {
-        let task = tube.take().unwrap();
-        match at % 3 {
-            0 => task.fail("group", "message").unwrap(),
-            1 => task.ack().unwrap(),
-            _ => task.ack_with(b"result").unwrap(),
-        }
-    }
-    let stats = tube.stats().unwrap();
-    assert_eq!((stats.finished, stats.buried), (666, 334));
-    clock.advance(secs(10));
-    queue.tick().unwrap();
-    let stats = tube.stats().unwrap();
-    assert_eq!((stats.finished, stats.buried), (0, 0));
-    assert_eq!(rows(&queue), empty);
-    close_sound(queue);
-}
-
 #[test]
 fn each_end_is_an_event_to_done_and_its_removal_one_of_retention() {
     let (queue, tube) = alone(keeping(ALL.count(1)));

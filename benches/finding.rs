@@ -1,0 +1,180 @@
+//! What it costs to look for tasks in a deep queue: `find`, `explain`, and pages of a hundred by an
+//! indexed filter, among a million tasks in a hundred tubes; and whether the puts of another thread
+//! wait for it.
+//!
+//!     cargo bench --bench finding                       two minutes
+//!     cargo bench --bench finding -- explain            one kind
+//!     cargo bench --bench finding -- --tasks=100000     fewer tasks
+//!
+//! A put is due at its own instant: what waits behind a slow call is late, and counts as late.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use common::{PAYLOAD, Run, share, sorted, time};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tubewell::{Consumer, Durability, Filter, Queue, TaskId, Tube};
+
+/// Puts a second of the neighbour.
+const RATE: f64 = 2000.0;
+const TUBES: usize = 100;
+/// Tasks of a page.
+const PAGE: usize = 100;
+/// Of each tube, one in so many is taken and one in so many has failed.
+const ONE_IN: usize = 20;
+
+/// Looks once; the number chooses what is looked for.
+type Look = fn(&Deep, u64);
+
+/// The queue that is searched.
+struct Deep {
+    queue: Queue,
+    tubes: Vec<Tube>,
+    ids: Vec<TaskId>,
+    /// Who holds the taken tasks.
+    _ada: Consumer,
+}
+
+fn main() {
+    let run = Run::begin("finding");
+    let tasks = run.count("tasks", 20_000, 200_000, 1_000_000) as usize;
+    let kinds: [(&str, Look); 5] = [
+        ("find", find),
+        ("explain", explain),
+        ("a page by key prefix", by_key),
+        ("a page by failure group", by_failure_group),
+        ("a page by owner", by_owner),
+    ];
+    let wanted: Vec<_> = kinds.into_iter().filter(|(name, _)| run.wants(name)).collect();
+    if !wanted.is_empty() {
+        let deep = Deep::fill(&run, tasks);
+        for (name, look) in wanted {
+            measure(&run, &deep, name, look);
+        }
+    }
+    run.end();
+}
+
+impl Deep {
+    fn fill(run: &Run, tasks: usize) -> Self {
+        let builder = Queue::builder().durability(Durability::Relaxed);
+        let queue = builder.open(run.folder.fresh("queue")).unwrap();
+        let ada = queue.consumer("ada").unwrap();
+        let tubes: Vec<Tube> =
+            (0..TUBES).map(|number| queue.tube(&format!("tube {number}")).unwrap()).collect();
+        let mut ids = Vec::with_capacity(tasks);
+        for number in 0..tasks {
+            let tube = &tubes[number % TUBES];
+            let key = format!("{:03}-{number}", number / TUBES / PAGE);
+            ids.push(tube.task(&[7; PAYLOAD]).key(&key).kind("mail").put().unwrap());
+        }
+        for tube in &tubes {
+            let some = tasks / TUBES / ONE_IN;
+            for task in tube.take_many(some).unwrap() {
+                task.fail("timeout", "no answer").unwrap();
+            }
+            tube.by(&ada).take_many(some).unwrap().into_iter().for_each(|task| _ = task.detach());
+        }
+        queue.checkpoint().unwrap();
+        Self { queue, tubes, ids, _ada: ada }
+    }
+
+    fn id(&self, number: u64) -> TaskId {
+        // A step that is coprime to the number of tasks: far from the one before.
+        self.ids[(number as usize).wrapping_mul(7_919_191) % self.ids.len()]
+    }
+
+    fn page(&self, number: u64, filter: &Filter) {
+        let tube = &self.tubes[number as usize * 37 % TUBES];
+        let page = tube.search(filter, None, PAGE).unwrap();
+        assert!(!page.tasks.is_empty(), "there are such tasks");
+        black_box(page.tasks);
+    }
+}
+
+fn find(deep: &Deep, number: u64) {
+    black_box(deep.queue.find(deep.id(number)).unwrap());
+}
+
+fn explain(deep: &Deep, number: u64) {
+    black_box(deep.queue.explain(deep.id(number)).unwrap());
+}
+
+fn by_key(deep: &Deep, number: u64) {
+    let prefixes = (deep.ids.len() / TUBES / PAGE) as u64;
+    deep.page(number, &Filter::new().key_prefix(format!("{:03}-", number * 7 % prefixes)));
+}
+
+fn by_failure_group(deep: &Deep, number: u64) {
+    deep.page(number, &Filter::new().failure_group("timeout"));
+}
+
+fn by_owner(deep: &Deep, number: u64) {
+    deep.page(number, &Filter::new().owner("ada"));
+}
+
+/// Looks again and again beside a neighbour, who also puts for as long with no look beside it.
+fn measure(run: &Run, deep: &Deep, name: &str, look: Look) {
+    let length = run.length(100, 1_000, 5_000);
+    let own = deep.queue.tube("neighbour").unwrap();
+    let (_, alone) = beside(&own, length, &|_| std::thread::sleep(Duration::from_millis(1)));
+    let (looks, puts) = beside(&own, length, &|number| look(deep, number));
+    own.truncate().unwrap();
+    let (middle, late) = (share(&looks, 0.5), share(&looks, 0.99));
+    let what = format!("{name}, {} tasks in {TUBES} tubes", deep.ids.len());
+    run.row(&what, common::Ratio::Cost, middle);
+    run.line(
+        &what,
+        format!("p50 {}, p99 {}", time(middle), time(late)),
+        format!("{} looks", looks.len()),
+        "–",
+        "≤ 1 ms",
+    );
+    let (felt, alone) = (share(&puts, 0.999), share(&alone, 0.999));
+    run.line(
+        format!("{name}: a neighbour's puts, p99.9"),
+        time(felt),
+        format!("without a look {}", time(alone)),
+        format!("{:.2}", felt / alone),
+        "≤ 2 ms",
+    );
+}
+
+/// The times of the looks, and of the puts at a steady rate beside them, both sorted.
+fn beside(own: &Tube, length: Duration, look: &(dyn Fn(u64) + Sync)) -> (Vec<f64>, Vec<f64>) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut times = Vec::new();
+            while !done.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                look(times.len() as u64);
+                times.push(began.elapsed().as_secs_f64());
+            }
+            times
+        });
+        let began = Instant::now();
+        let mut times = Vec::new();
+        for number in 0u64.. {
+            let due = began + Duration::from_secs_f64(number as f64 / RATE);
+            if due > began + length {
+                break;
+            }
+            let early = due.saturating_duration_since(Instant::now());
+            // How much too late a sleep comes back is no call's.
+            let from = if early.is_zero() {
+                due
+            } else {
+                std::thread::sleep(early);
+                Instant::now()
+            };
+            own.put(&[7; PAYLOAD]).unwrap();
+            times.push(from.elapsed().as_secs_f64());
+        }
+        done.store(true, Ordering::Relaxed);
+        (sorted(looking.join().unwrap()), sorted(times))
+    })
+}
