@@ -12,7 +12,7 @@ use crate::format::row::{self, FailureRow, TaskProgress};
 use crate::format::{Scan, Tag, View};
 use crate::words::error::Result;
 use crate::words::failure::FailureGroup;
-use crate::words::limits::{FAILURE_GROUP_BYTES_MAX, REASON_BYTES_MAX};
+use crate::words::limits::{FAILURE_GROUP_BYTES_MAX, REASON_BYTES_FULL, REASON_BYTES_MAX};
 use crate::words::name::cut;
 use smallvec::SmallVec;
 
@@ -22,6 +22,11 @@ pub(crate) type Counted = SmallVec<[(Key, u64); 2]>;
 /// The text of a failure group as it is stored.
 pub(crate) fn stored_group(group: &str) -> &str {
     cut(group, FAILURE_GROUP_BYTES_MAX)
+}
+
+/// The part of an error or a reason that is stored.
+pub(crate) fn stored_text<'a>(ctx: &OpContext<'_>, text: &'a str) -> &'a str {
+    cut(text, if ctx.is_full() { REASON_BYTES_FULL } else { REASON_BYTES_MAX })
 }
 
 /// Notes the failure of a task that this consumer held.
@@ -35,7 +40,7 @@ pub(crate) fn note(
     needs(ctx, tube);
     let by = query::holder(ctx, holder)?.unwrap_or_default();
     let more = FailureRow { when: ctx.now.queue, by: &by, group: stored_group(group) };
-    head.fail(cut(message, REASON_BYTES_MAX), &more);
+    head.fail(stored_text(ctx, message), &more);
     Ok(())
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn note(
     }
     let by = query::holder(ctx, from.holder())?.unwrap_or_default();
     let (attempt, held) = match from {
-        TaskState::Taken(row) => (row.head.attempts, held_for(row, ctx.now)),
+        TaskState::Taken(row) => (row.head.attempts, row.held_for(ctx.now)),
         _ => (0, NEVER),
     };
     let (by, place, text) = (&by, &place, cut(&text, LOG_BYTES_MAX));
@@ -98,7 +98,7 @@ pub(crate) fn note_adoption(
     }
     let by = query::holder(ctx, taken.holder)?.unwrap_or_default();
     let row = line(HistoryEvent::Adopted, ctx.now.queue, "");
-    let held = held_for(taken, ctx.now);
+    let held = taken.held_for(ctx.now);
     let row = HistoryRow { attempt: head.attempts, held, by: &by, ..row };
     append(ctx, task, head, &row, &mut noted)?;
     Ok(noted)
@@ -113,11 +113,6 @@ pub(crate) fn line(event: HistoryEvent, when: u64, text: &str) -> HistoryRow<'_>
     let (attempt, held, by, place) = (0, NEVER, "", "");
     let (text, extension) = (cut(text, LOG_BYTES_MAX), Extension::EMPTY);
     HistoryRow { when, event, attempt, held, by, place, text, extension }
-}
-
-/// How long a lease was held, in lease time; [`NEVER`] if that is not known.
-fn held_for(taken: &TakenRow, now: Now) -> u64 {
-    now.lease.checked_sub(taken.since).unwrap_or(NEVER)
 }
 
 /// What is told of a step: the failure group, and the error or the reason.
@@ -286,7 +281,7 @@ pub(crate) fn read(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> R
     }
     match &standing {
         TaskState::Taken(taken) => {
-            let held = if now.lease == NEVER { NEVER } else { held_for(taken, now) };
+            let held = if now.lease == NEVER { NEVER } else { taken.held_for(now) };
             let since = now.queue.saturating_sub(if held == NEVER { 0 } else { held });
             let by = query::holder(view, taken.holder)?.unwrap_or_default();
             let row = line(HistoryEvent::Taken, since, "");

@@ -26,6 +26,7 @@ pub(crate) mod stored;
 pub(crate) mod lookup;
 pub(crate) mod fresh;
 pub(crate) mod reports;
+pub(crate) mod last_change;
 pub(crate) mod query;
 pub(crate) mod keys;
 pub(crate) mod history;

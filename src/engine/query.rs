@@ -5,7 +5,7 @@ use crate::engine::context::{damaged, decoded, sound};
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, groups, lookup, reports, retry};
+use crate::engine::{fresh, groups, last_change, lookup, reports, retry};
 use crate::format::key::{self, Key, RUN_PREFIX, Range, Run};
 use crate::format::row::{ConsumerRow, Counters, DelayedRow, TakenRow, TaskProgress, TaskRow};
 use crate::format::{Deadline, Met, Scan, Tag, Value, View, row};
@@ -14,7 +14,7 @@ use crate::words::details::Details;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::failure::Failure;
 use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The number of the tube of this name. If the name row is damaged, the tubes are searched.
 pub(crate) fn tube_named(view: &dyn View, name: &str) -> Result<Option<u32>> {
@@ -242,6 +242,8 @@ fn describe(
     let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
     let head = standing.head();
     let (phase, progress) = reports::read(view, tube, task.id, standing)?;
+    let reported = progress.as_ref().map_or(SystemTime::UNIX_EPOCH, |progress| progress.at);
+    let last = last_change::read(view, tube, task.id, standing, now)?;
     let mut info = TaskSummary {
         id: task.id,
         tube: tube.row.name.clone(),
@@ -256,6 +258,7 @@ fn describe(
         payload_generation: row.payload_generation(),
         created: instant(row.created),
         age: Duration::from_micros(now.queue.saturating_sub(row.created)),
+        updated: instant(last.when.max(row.created)).max(reported),
         due: None,
         delay_left: None,
         ttl_left: left(head.expires, now.queue),
@@ -263,6 +266,7 @@ fn describe(
         lease_left: None,
         grace_left: None,
         holder: None,
+        previous_holder: last.holder,
         phase,
         progress,
         deliveries: head.deliveries,

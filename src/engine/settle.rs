@@ -2,7 +2,7 @@
 //! its holder. Each verb checks the token first; an old token changes nothing.
 
 use crate::engine::context::{Op, OpContext};
-use crate::engine::failures::{self, stored_group};
+use crate::engine::failures::{self, stored_group, stored_text};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{finish, history, lapse, query, retention, retry, transition, trash};
@@ -12,8 +12,6 @@ use crate::format::{Tag, View};
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::failure::exhausted_in;
-use crate::words::limits::REASON_BYTES_MAX;
-use crate::words::name::cut;
 use crate::words::numbers::Numbers;
 use crate::words::options::is_nothing;
 use crate::words::task::{Cause, Reason, TaskId, Ticket};
@@ -118,7 +116,7 @@ pub(crate) fn buried(
     let is_trashed = matches!(reason, Reason::Trashed(_));
     let until = if is_trashed { NEVER } else { retention::until(ctx, tube, Tag::Buried) };
     head.set_kept_until(until);
-    let row = BuriedRow { head, time: ctx.now.queue, reason: bounded(reason) };
+    let row = BuriedRow { head, time: ctx.now.queue, reason: bounded(ctx, reason) };
     if is_trashed { TaskState::Trashed(row) } else { TaskState::Buried(row) }
 }
 
@@ -151,8 +149,8 @@ pub(crate) fn kicked(ctx: &OpContext<'_>, task: &TaskRef<'_>, row: &BuriedRow) -
     head
 }
 
-fn bounded(reason: &Reason) -> Reason {
-    let kept = |text: &str| cut(text, REASON_BYTES_MAX).to_owned();
+fn bounded(ctx: &OpContext<'_>, reason: &Reason) -> Reason {
+    let kept = |text: &str| stored_text(ctx, text).to_owned();
     match reason {
         Reason::Buried(text) => Reason::Buried(kept(text)),
         Reason::Failed { group, message } => {

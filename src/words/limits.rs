@@ -9,6 +9,8 @@ pub(crate) const LABEL_BYTES_MAX: usize = 255;
 pub(crate) const ORDER_BYTES_MAX: usize = 16;
 /// Bytes kept of a reason or an error text; the rest is cut at a character boundary.
 pub(crate) const REASON_BYTES_MAX: usize = 4096;
+/// The same on a full disk, where what a task brings with its return must stay small.
+pub(crate) const REASON_BYTES_FULL: usize = 64;
 /// Bytes kept of a failure group: `failed-retries-` and the longest name of a tube.
 pub(crate) const FAILURE_GROUP_BYTES_MAX: usize = 15 + LABEL_BYTES_MAX;
 /// Bytes of what a consumer says of itself, beside its name, kind and host.

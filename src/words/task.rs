@@ -251,6 +251,11 @@ pub struct TaskSummary {
     pub created: SystemTime,
     /// How long ago that was, in queue time.
     pub age: Duration,
+    /// When it last changed, in queue time, as far as its rows say: the newest of its put, its
+    /// take, its bury, its end, its last failure, its last progress and its history. The end of a
+    /// delay, an [update](crate::Tube::update) and, in a tube without history, a release or a kick
+    /// leave no time behind.
+    pub updated: SystemTime,
     /// When it becomes ready, while it is delayed: in queue time, or in wall time if it was put
     /// with a `run_at`. None if the delay has no end.
     pub due: Option<SystemTime>,
@@ -271,6 +276,9 @@ pub struct TaskSummary {
     pub grace_left: Option<Duration>,
     /// The named consumer that holds it, while it is taken by one.
     pub holder: Option<String>,
+    /// The named consumer that held it in the last attempt that has ended, as far as the last eight
+    /// entries of its [history](crate::Tube::history) say.
+    pub previous_holder: Option<String>,
     /// Whether its work has begun, while it is taken.
     pub phase: Option<Phase>,
     /// The last progress that was reported of it, also by an earlier attempt. An

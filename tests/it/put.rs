@@ -1,7 +1,7 @@
 //! Putting: what a new task is.
 
-use crate::{counts, lone, lone_with, next, secs, state};
-use tubewell::{Clock, Durability, Queue, State, TaskId, TubeOptions};
+use crate::{counts, lone, lone_with, next, secs, state, still};
+use tubewell::{Clock, Durability, Queue, Retention, State, TaskId, TubeOptions};
 
 #[test]
 fn ids_grow_in_put_order_from_one() {
@@ -106,4 +106,46 @@ fn a_relaxed_put_can_be_taken_at_once() {
     tube.put(b"a").unwrap();
     tube.task(b"b").durability(Durability::Durable).put().unwrap();
     assert_eq!((next(&tube), next(&tube)), ("a".into(), "b".into()));
+}
+
+#[test]
+fn a_task_has_the_time_of_its_last_change_and_who_held_it_before() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let kept = Retention::new();
+    let tube = queue.create_tube("t", TubeOptions::default().keep_finished(kept)).unwrap();
+    let [ada, bob] = ["ada", "bob"].map(|name| queue.consumer(name).unwrap());
+    let id = tube.task(b"x").put().unwrap();
+    let mut changed = clock.wall();
+    let mut look = |change: &str, is_change: bool, holders: (Option<&str>, Option<&str>)| {
+        if is_change {
+            changed = clock.wall();
+        }
+        clock.advance(secs(3));
+        let found = tube.peek(id).unwrap();
+        assert_eq!(found.updated, changed, "{change}");
+        let both = (found.holder.as_deref(), found.previous_holder.as_deref());
+        assert_eq!(both, holders, "{change}");
+    };
+    look("put", true, (None, None));
+    let task = tube.by(&ada).take().unwrap();
+    look("take", true, (Some("ada"), None));
+    task.progress(10, "").unwrap();
+    look("progress", true, (Some("ada"), None));
+    task.retry_after("later", secs(0)).unwrap();
+    look("retry", true, (None, Some("ada")));
+    let task = tube.by(&bob).take().unwrap();
+    look("second take", true, (Some("bob"), Some("ada")));
+    tube.log(id, "a line").unwrap();
+    look("log", true, (Some("bob"), Some("ada")));
+    tube.update(id).priority(4).apply().unwrap();
+    look("update", false, (Some("bob"), Some("ada")));
+    task.bury("no").unwrap();
+    look("bury", true, (None, Some("bob")));
+    tube.kick_task(id).unwrap();
+    look("kick", true, (None, Some("bob")));
+    tube.take().unwrap().release().unwrap();
+    look("release by one without a name", true, (None, None));
+    tube.take().unwrap().ack().unwrap();
+    look("ack", true, (None, None));
 }

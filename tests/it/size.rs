@@ -33,8 +33,8 @@ fn settle(tube: &Tube, at: usize, task: Task) {
     }
 }
 
-/// Puts so many tasks with a key, a group, a kind and a detail, one in ten of them again, takes them
-/// and settles them.
+/// Puts so many tasks with a key, a group, a kind and a detail, one in ten of them again, takes
+/// them and settles them.
 fn turn(tube: &Tube, of: usize) {
     for at in of * TURN..(of + 1) * TURN {
         let key = format!("key {at}");

@@ -656,3 +656,37 @@ fn r3_every_verb_against_everything_that_can_be_full() {
         assert_eq!(refused == 0, limit == Limit::Ring, "{limit:?}");
     }
 }
+
+/// Workers that fail on a full disk return their tasks one by one, each with a long error, of which
+/// little is kept: errors of 4 KiB would use up what a full disk has left for acks. When nothing is
+/// left for more rows the verdict is refused, the task is free again with its guard, and the acks
+/// go on.
+#[test]
+fn r3_tasks_in_hand_are_returned_on_a_full_disk() {
+    let mut stage = Stage::new(Limit::Disk, ring_room());
+    let taken = stage.tube.take_many(1000).unwrap();
+    assert!(taken.len() > 200, "{} tasks", taken.len());
+    let (mut returned, mut refused) = (0, 0);
+    for (at, task) in taken.into_iter().enumerate() {
+        let id = task.id();
+        let done = match at % 3 {
+            0 => task.retry(long()),
+            1 => task.bury(long()),
+            _ => task.fail("group", long()),
+        };
+        let found = stage.tube.peek(id).unwrap();
+        if let Err(error) = done {
+            assert_eq!((error.kind(), found.state), (ErrorKind::DiskFull, State::Ready));
+            refused += 1;
+        } else {
+            let failure = found.last_failure.as_ref();
+            let text = failure.map_or(64, |failure| failure.message.len());
+            let reason = found.reason.as_ref().map_or(0, |reason| reason.to_string().len());
+            assert!(text == 64 && reason < 100, "{text} {reason}");
+            returned += 1;
+        }
+    }
+    assert!(returned > 10 && refused > 0, "{returned} returned, {refused} refused");
+    stage.held = None;
+    stage.drain("returned", false);
+}

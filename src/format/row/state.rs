@@ -8,7 +8,7 @@ use crate::format::row::history::StoredHistory;
 use crate::format::row::report::StoredReports;
 use crate::format::row::task::{pack_place, unpack_place};
 use crate::words::backoff::{Backoff, RetryTerms};
-use crate::words::clock::{NEVER, micros};
+use crate::words::clock::{NEVER, Now, micros};
 use crate::words::task::Reason;
 use std::time::Duration;
 
@@ -439,6 +439,11 @@ pub(crate) struct TakenRow {
 }
 
 impl TakenRow {
+    /// How long the lease was held, in lease time; [`NEVER`] if that is not known.
+    pub(crate) fn held_for(&self, now: Now) -> u64 {
+        now.lease.checked_sub(self.since).unwrap_or(NEVER)
+    }
+
     pub(crate) fn encode(&self, away: &Away<'_>, home: &StoredHome) -> Value {
         let mut row = Packer::new();
         let mut fixed = [0; 21];
