@@ -51,6 +51,16 @@ fn random_scripts_leave_a_sound_queue() {
 }
 
 #[test]
+fn kept_lives_of_tasks_are_as_their_events_say() {
+    replay("life", 8, bodies::life);
+}
+
+#[test]
+fn random_lives_of_tasks_are_as_their_events_say() {
+    random(300, 900, bodies::life);
+}
+
+#[test]
 fn kept_bytes_decode_to_one_thing_or_to_none() {
     replay("decode", 38, bodies::decode);
 }

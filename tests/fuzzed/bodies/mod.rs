@@ -6,9 +6,11 @@
 #![allow(dead_code, unused_imports)]
 
 mod image;
+mod life;
 mod script;
 
 pub use image::{flips, open, unharmed};
+pub use life::life;
 pub use script::script;
 
 /// Every key, row and record decoder is tried; what decodes must encode to the same bytes.

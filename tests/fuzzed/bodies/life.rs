@@ -1,0 +1,329 @@
+//! Bytes as a program of the verbs that a task meets in its life: keys, failures, moves, trash,
+//! results, reports, settings, consumers. The events of the queue are played back: they must lead to
+//! the tasks and the states that the listings show, and each must follow from the one before.
+
+use super::Bytes;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tubewell::{
+    Advance, Cause, Conflict, Consumer, ErrorKind, Event, Events, Filter, HistoryLimits, Lapse,
+    ManualClock, Queue, Result, Retention, Retry, ReturnTo, State, Task, TaskId, Tube, TubeKind,
+    TubeOptions, Unique,
+};
+
+const NAMES: [&str; 5] = ["plain", "keyed", "high", "groups", "passing"];
+const WORDS: [&str; 3] = ["x", "y", "a longer word, for a key, a kind or a group"];
+const WORKERS: [&str; 2] = ["ada", "bob"];
+const STATES: [State; 5] = [State::Delayed, State::Ready, State::Taken, State::Buried, State::Done];
+const SECOND: Duration = Duration::from_secs(1);
+/// Steps between two looks at everything.
+const LOOK_EVERY: usize = 8;
+const STEPS_MAX: usize = 384;
+
+pub fn life(bytes: &[u8]) {
+    let mut bytes = Bytes::of(bytes);
+    let clock = ManualClock::new();
+    let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory().unwrap();
+    let mut world = World {
+        events: queue.events(),
+        tubes: (0..NAMES.len()).map(|at| make(&queue, at)).collect(),
+        workers: WORKERS.map(|name| queue.consumer_with_grace(name, SECOND * 3).unwrap()).into(),
+        clock,
+        queue,
+        held: Vec::new(),
+        seen: BTreeMap::new(),
+        newest: 0,
+    };
+    for step in 1..=STEPS_MAX {
+        if bytes.is_empty() {
+            break;
+        }
+        world.step(&mut bytes);
+        if step % LOOK_EVERY == 0 {
+            world.look();
+        }
+    }
+    world.look();
+    world.held.clear();
+    world.look();
+    world.queue.close().unwrap();
+}
+
+fn make(queue: &Queue, at: usize) -> Tube {
+    let few = Retention::new().count(4);
+    let grace = Lapse::new().grace(2 * SECOND).to(ReturnTo::Front);
+    let options = match at {
+        0 => TubeOptions::default().max_attempts(3).keep_finished(few).keep_buried(few),
+        1 => TubeOptions::default().unique(Unique::new().in_queue(true)).lapse(grace),
+        2 => TubeOptions::default().higher_first(true).capacity(9).keep_finished(few.age(SECOND)),
+        3 => TubeOptions::new(TubeKind::UtubeTtl)
+            .in_flight(2)
+            .unique(Unique::new().buried(false).done(true))
+            .keep_finished(few),
+        _ => TubeOptions::default().temporary(true).keep_finished(few).lapse(grace.charged(false)),
+    };
+    let options = options.ttr(5 * SECOND).history(HistoryLimits::new().entries(4));
+    queue.create_tube(NAMES[at], options.if_not_exists()).unwrap()
+}
+
+struct World {
+    queue: Queue,
+    clock: ManualClock,
+    tubes: Vec<Tube>,
+    workers: Vec<Consumer>,
+    held: Vec<Task>,
+    events: Events,
+    /// What the events say: the tube and the state of each task.
+    seen: BTreeMap<TaskId, (String, State)>,
+    newest: u64,
+}
+
+/// A refusal is as good as an answer, but nothing in memory may fail.
+fn fine<T>(result: Result<T>) -> Option<T> {
+    result
+        .map_err(|error| {
+            let failed = [ErrorKind::Broken, ErrorKind::Damaged, ErrorKind::Io, ErrorKind::Unknown];
+            assert!(!failed.contains(&error.kind()), "{error}");
+        })
+        .ok()
+}
+
+impl World {
+    fn step(&mut self, bytes: &mut Bytes<'_>) {
+        let tube = self.tubes[bytes.below(NAMES.len())].clone();
+        match bytes.byte() % 20 {
+            0..=4 => self.put(&tube, bytes),
+            5..=7 => {
+                let by = &self.workers[bytes.below(WORKERS.len())];
+                let taken = if bytes.flag() { tube.by(by).try_take() } else { tube.try_take() };
+                self.held.extend(fine(taken).flatten());
+            }
+            8..=10 => self.settle(&tube, bytes),
+            11..=13 => self.by_id(&tube, bytes),
+            14 => self.among_many(&tube, bytes),
+            15 => self.report(bytes),
+            16 => self.set(&tube, bytes),
+            17 => self.clock.advance(SECOND * u32::from(bytes.byte() % 4)),
+            18 => self.consumers(&tube, bytes),
+            _ => self.find(&tube, bytes),
+        }
+    }
+
+    fn put(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
+        let lengths = [1, 300, 3500, 9000];
+        let payload = vec![bytes.byte(); lengths[bytes.below(lengths.len())]];
+        let (mut task, which) = (tube.task(&payload), bytes.byte());
+        if which & 1 != 0 {
+            let conflicts =
+                [Conflict::Keep, Conflict::Reject, Conflict::Replace, Conflict::Debounce];
+            task = task.key(WORDS[bytes.below(3)]).on_conflict(conflicts[bytes.below(4)]);
+        }
+        if which & 2 != 0 {
+            task = task.kind(WORDS[bytes.below(3)]).detail("of", WORDS[bytes.below(3)]);
+        }
+        if which & 4 != 0 {
+            task = task.delay(SECOND * u32::from(bytes.byte() % 4));
+        }
+        if which & 8 != 0 {
+            task = task.ttl(SECOND * u32::from(bytes.byte() % 8));
+        }
+        if which & 16 != 0 {
+            task = task.group(WORDS[bytes.below(3)]);
+        }
+        if which & 32 != 0 {
+            task = task.priority(i64::from(bytes.byte()) - 128);
+        }
+        if which & 64 != 0 {
+            task = task.must_exist();
+        }
+        match self.held.get(bytes.below(self.held.len())) {
+            Some(held) if which & 128 != 0 => drop(fine(task.holding(held).put())),
+            _ => drop(fine(task.put())),
+        }
+    }
+
+    fn settle(&mut self, other: &Tube, bytes: &mut Bytes<'_>) {
+        let at = bytes.below(self.held.len());
+        if self.held.is_empty() {
+            return;
+        }
+        let mut task = self.held.swap_remove(at);
+        let long = vec![bytes.byte(); usize::from(bytes.byte()) * 40];
+        fine(match bytes.byte() % 14 {
+            0 => task.ack(),
+            1 => task.ack_with(&long),
+            2 => task.fail(WORDS[bytes.below(3)], "failed"),
+            3 => task.retry_with(Retry::new("again").group(WORDS[bytes.below(3)])),
+            4 => task.bury("aside"),
+            5 => task.trash("away"),
+            6 => task.advance(other),
+            7 => task.advance_with(other, Advance::new().result(b"step").delay(SECOND)),
+            8 => task.with_payload(&long).ack(),
+            9 => task.with_payload(&long).retry("with more"),
+            10 => task.with_payload(&long).advance(other),
+            11 => task.snooze(SECOND),
+            12 => task.release(),
+            _ => {
+                drop(task);
+                Ok(())
+            }
+        });
+    }
+
+    /// Mostly of a task that was in the tube at the last look.
+    fn some_id(&self, tube: &Tube, bytes: &mut Bytes<'_>) -> TaskId {
+        let back = bytes.below(16);
+        let own = self.seen.iter().rev().filter(|(_, (name, _))| name == tube.name());
+        let any = TaskId::new(self.newest.saturating_sub(back as u64).max(1));
+        own.map(|(id, _)| *id).nth(back / 4).unwrap_or(any)
+    }
+
+    fn by_id(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
+        let (id, other) = (self.some_id(tube, bytes), self.tubes[bytes.below(NAMES.len())].clone());
+        match bytes.byte() % 12 {
+            0 => drop(fine(tube.move_to(id, &other).apply())),
+            1 => drop(fine(tube.complete_by_id_with(id, b"by hand"))),
+            2 => drop(fine(tube.fail_by_id(id, WORDS[bytes.below(3)], "by hand"))),
+            3 => drop(fine(tube.trash(id, "by hand"))),
+            4 => drop(fine(tube.restore(id))),
+            5 => drop(fine(tube.kick_task(id))),
+            6 => drop(fine(tube.update(id).priority(3).ttl(9 * SECOND).apply())),
+            7 => drop(fine(tube.force_timeout(&[id]))),
+            8 => drop(fine(tube.log(id, "a line"))),
+            9 => drop(fine(tube.delete(id))),
+            10 => drop(fine(tube.bury(id, "by hand"))),
+            _ => self.held.extend(fine(tube.claim(id))),
+        }
+    }
+
+    fn among_many(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
+        let (group, most) = (WORDS[bytes.below(3)], bytes.below(4) as u64);
+        let other = self.tubes[bytes.below(NAMES.len())].clone();
+        match bytes.byte() % 10 {
+            0 => drop(fine(tube.unfail(group, most))),
+            1 => drop(fine(self.queue.unfail(group, most))),
+            2 => drop(fine(tube.unfail_into(group, most, &other))),
+            3 => drop(fine(tube.kick_where(most, |task| task.id.get() % 2 == 0))),
+            4 => drop(fine(tube.empty_trash())),
+            5 => drop(fine(tube.delete_many(&[0, 1].map(|_| self.some_id(tube, bytes))))),
+            6 => drop(fine(tube.kick(most))),
+            7 => drop(fine(tube.release_all())),
+            8 if bytes.flag() => drop(fine(tube.truncate())),
+            _ => drop(fine(self.queue.unfail_into(group, most, &other))),
+        }
+    }
+
+    fn report(&mut self, bytes: &mut Bytes<'_>) {
+        let Some(task) = self.held.get(bytes.below(self.held.len())) else { return };
+        match bytes.byte() % 6 {
+            0 => drop(fine(task.start("begun"))),
+            1 => drop(fine(task.progress(bytes.byte() % 101, "so far"))),
+            2 => drop(fine(task.checkpoint(b"half"))),
+            3 => drop(fine(task.log("a line"))),
+            4 => drop(fine(task.renew())),
+            _ => drop(fine(task.is_lost())),
+        }
+    }
+
+    fn set(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
+        let seconds = SECOND * u32::from(bytes.byte() % 8 + 1);
+        match bytes.byte() % 6 {
+            0 => drop(fine(tube.set("ttl", seconds))),
+            1 => drop(fine(tube.set("ttr", seconds))),
+            2 => drop(fine(tube.set("max_attempts", i64::from(bytes.byte() % 4)))),
+            3 => drop(fine(tube.set("app.word", WORDS[bytes.below(3)]))),
+            4 => drop(fine(tube.unset(["ttl", "ttr", "max_attempts", "app.word"][bytes.below(4)]))),
+            _ => drop(fine(self.queue.settings())),
+        }
+    }
+
+    fn consumers(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
+        let at = bytes.below(WORKERS.len());
+        let again = |queue: &Queue| fine(queue.consumer_with_grace(WORKERS[at], SECOND * 3));
+        match bytes.byte() % 4 {
+            0 => drop(fine(self.queue.deregister(&WORKERS[at..=at]))),
+            1 => {
+                // The guards of its tasks keep the session until they are gone.
+                self.workers.remove(at);
+                let adopted = fine(self.workers[0].adopt(WORKERS[at]));
+                let tasks = adopted.map(|adopted| adopted.tasks(tube).collect::<Vec<_>>());
+                self.held.extend(tasks.into_iter().flatten().filter_map(fine));
+                self.workers.insert(at, again(&self.queue).unwrap());
+            }
+            2 => drop(fine(self.workers[at].close())),
+            _ => drop(fine(self.queue.consumers())),
+        }
+        if let Some(worker) = again(&self.queue) {
+            self.workers[at] = worker;
+        }
+    }
+
+    fn find(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
+        let id = self.some_id(tube, bytes);
+        let filter = match bytes.byte() % 5 {
+            0 => Filter::new().kind(WORDS[bytes.below(3)]),
+            1 => Filter::new().key_prefix("x"),
+            2 => Filter::new().failure_group(WORDS[bytes.below(3)]),
+            3 => Filter::new().owner(WORKERS[bytes.below(2)]),
+            _ => Filter::new().younger_than(2 * SECOND),
+        };
+        self.play();
+        let found = fine(tube.search(&filter, None, 256)).unwrap();
+        assert!(found.tasks.iter().all(|task| self.seen.contains_key(&task.id)));
+        self.play();
+        let (info, why) = (fine(self.queue.find(id)), fine(self.queue.explain(id)));
+        assert_eq!(info.is_some(), self.seen.contains_key(&id), "task {id}");
+        assert!(info.is_none() || why.is_some(), "task {id}");
+        let history = fine(self.queue.history(id));
+        assert!(history.is_none_or(|history| history.entries.len() <= 6), "task {id}");
+    }
+
+    /// Plays back the events since the last time.
+    fn play(&mut self) {
+        self.queue.tick().unwrap();
+        while let Some(event) = self.events.try_recv() {
+            self.play_one(&event);
+        }
+        assert_eq!(self.events.dropped(), 0);
+    }
+
+    fn play_one(&mut self, event: &Event) {
+        let Some(id) = event.task else {
+            if matches!(event.cause, Cause::Truncate | Cause::DropTube) {
+                self.seen.retain(|_, (tube, _)| **tube != *event.tube);
+            }
+            return;
+        };
+        let before = self.seen.remove(&id);
+        let from = before.as_ref().map(|(_, state)| *state);
+        assert_eq!(from, event.from, "{event:?}");
+        assert!(before.is_none_or(|(tube, _)| *tube == *event.tube), "{event:?}");
+        if let Some(to) = event.to {
+            self.newest = self.newest.max(id.get());
+            self.seen.insert(id, (event.tube.to_string(), to));
+        }
+    }
+
+    /// Looks at everything from outside.
+    fn look(&mut self) {
+        self.play();
+        assert_eq!(self.queue.check().unwrap(), Vec::<String>::new());
+        let mut found = BTreeMap::new();
+        for tube in &self.tubes {
+            let listed = STATES.into_iter().flat_map(|state| {
+                let tasks: Vec<_> = tube.summaries(state).map(Result::unwrap).collect();
+                tasks.into_iter().map(|task| (task.id, task.state))
+            });
+            let ended = tube.trashed().map(|task| (task.unwrap().id, State::Buried));
+            for (id, state) in listed.chain(ended).collect::<Vec<_>>() {
+                let twice = found.insert(id, (tube.name().to_owned(), state));
+                assert_eq!(twice, None, "task {id} is listed twice");
+            }
+            let stats = tube.stats().unwrap();
+            let counts = [stats.delayed, stats.ready, stats.taken];
+            let counted = counts.iter().sum::<u64>() + stats.buried;
+            assert_eq!(counted, stats.total, "{}", tube.name());
+        }
+        assert_eq!(found, self.seen, "what is listed, and what the events say");
+    }
+}
