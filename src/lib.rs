@@ -136,6 +136,11 @@ mod api;
 #[doc = include_str!("from_beanstalkd.md")]
 pub mod from_beanstalkd {}
 
+/// A guide to the life of a task.
+///
+#[doc = include_str!("jobs.md")]
+pub mod jobs {}
+
 #[cfg(all(doctest, feature = "bincode"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
