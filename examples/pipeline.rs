@@ -5,26 +5,28 @@
 //! ```
 //!
 //! A file is one task that goes through three tubes. *fetch* copies it, *parse* counts its lines
-//! and words, *store* writes the counts into a table of the application. Each step passes its
-//! result on and goes to the next tube in one commit. A file that cannot be read is tried three
-//! times; one that is no text is set aside at once. Stop the program with `kill -9` and run it
-//! again with the same files: it goes on where it was, and ends with the same answer. Until then
-//! its folder is `pipeline.work`. Without a FILE it takes those of the examples, one that does not
-//! exist, and one that is no text.
+//! and words and reports how far it is, *store* adds the counts to a table of the application. Each
+//! step passes its result on and goes to the next tube in one commit, and the last one keeps it as
+//! the result of the task. A file that cannot be read is tried three times; one that is no text is
+//! set aside at once. Stop the program with `kill -9` and run it again with the same files: it goes
+//! on where it was, and ends with the same answer. Until then its folder is `pipeline.work`.
+//! Without a FILE it takes those of the examples, one that does not exist, and one that is no text.
 
 use redb::{ReadableTable, TableDefinition};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use tubewell::{Advance, Backoff, Queue, Retry, Stop, Task, Tube, TubeOptions};
+use tubewell::{
+    Advance, Backoff, Ended, Queue, Retention, Retry, State, Stop, Task, TaskId, Tube, TubeOptions,
+};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// The files that were put.
-const FILES: TableDefinition<&str, ()> = TableDefinition::new("files");
-/// File → its lines and words.
-const COUNTS: TableDefinition<&str, (u64, u64)> = TableDefinition::new("counts");
+/// The files that were put → the ids of their tasks.
+const FILES: TableDefinition<&str, u64> = TableDefinition::new("files");
+/// "lines" and "words" → how many all files have. A file that was added twice would be seen here.
+const TOTALS: TableDefinition<&str, u64> = TableDefinition::new("totals");
 
 /// One step of the work. Returns after it has settled the task or has sent it on.
 type Step = fn(&Pipeline, Task) -> Outcome<()>;
@@ -44,24 +46,30 @@ fn main() -> Outcome<()> {
     if files.is_empty() {
         files = some_files()?;
     }
-    let home = Path::new("pipeline.work");
+    let (home, done) = (Path::new("pipeline.work"), Path::new("pipeline.done"));
     fs::create_dir_all(home.join("copies"))?;
     let queue = Queue::open(home.join("queue"))?;
-    let options = TubeOptions::default().max_attempts(3).backoff(Backoff::NONE);
-    let tube = |name| queue.create_tube(name, options.clone().if_not_exists());
+    let options = TubeOptions::default().max_attempts(3).backoff(Backoff::NONE).if_not_exists();
+    let kept = options.clone().keep_finished(Retention::new()); // with their results
     let pipeline = Pipeline {
-        fetch: tube("fetch")?,
-        parse: tube("parse")?,
-        store: tube("store")?,
+        fetch: queue.create_tube("fetch", options.clone())?,
+        parse: queue.create_tube("parse", options)?,
+        store: queue.create_tube("store", kept)?,
         copies: home.join("copies"),
         stop: Stop::new(),
         queue,
     };
     pipeline.put(&files)?;
-    pipeline.run()?;
-    pipeline.tell()?;
+    pipeline.show_earlier_run()?;
+    let ends = pipeline.run()?;
+    pipeline.show(&ends)?;
     pipeline.queue.close()?;
-    Ok(fs::remove_dir_all(home)?)
+    // A kill in the middle of this must not leave a part of the folder under its name.
+    if done.exists() {
+        fs::remove_dir_all(done)?;
+    }
+    fs::rename(home, done)?;
+    Ok(fs::remove_dir_all(done)?)
 }
 
 /// The sources of the examples, a file that does not exist, and one that is no text.
@@ -74,14 +82,23 @@ fn some_files() -> Outcome<Vec<String>> {
     Ok(files.into_iter().map(|file| file.to_string_lossy().into_owned()).collect())
 }
 
+/// Lines and words, as one step passes them to the next.
+fn counts(passed: Option<Vec<u8>>) -> Outcome<[u64; 2]> {
+    let text = String::from_utf8(passed.unwrap_or_default())?;
+    let (lines, words) = text.split_once(' ').ok_or("no counts were passed")?;
+    Ok([lines.parse()?, words.parse()?])
+}
+
 impl Pipeline {
     /// Puts the files that were not put by an earlier run. The list and the tasks are one commit.
     fn put(&self, files: &[String]) -> Outcome<()> {
         let done = self.queue.transact(|tx| -> Outcome<()> {
+            tx.table(TOTALS)?; // made, so that it can be read
             for file in files {
-                let is_new = tx.table(FILES)?.insert(file.as_str(), ())?.is_none();
+                let is_new = tx.table(FILES)?.get(file.as_str())?.is_none();
                 if is_new {
-                    self.fetch.put_in(tx, file.as_bytes())?;
+                    let id = self.fetch.put_in(tx, file.as_bytes())?;
+                    tx.table(FILES)?.insert(file.as_str(), id.get())?;
                 }
             }
             Ok(())
@@ -89,41 +106,57 @@ impl Pipeline {
         Ok(done?)
     }
 
-    /// Works until every file is counted or set aside, one thread for each step.
-    fn run(&self) -> Outcome<()> {
-        if self.is_done()? {
-            return Ok(());
+    /// Shows how far a run was that was killed in the middle of a file.
+    fn show_earlier_run(&self) -> Outcome<()> {
+        for task in self.parse.tasks(State::Ready) {
+            let task = task?;
+            if let Some(progress) = &task.progress {
+                let file = String::from_utf8_lossy(&task.payload);
+                eprintln!("the last run was at {} % of {file}", progress.percent);
+            }
         }
+        Ok(())
+    }
+
+    /// Works until every file is counted or set aside, one thread for each step. Returns how each
+    /// task has ended.
+    fn run(&self) -> Outcome<Vec<Ended>> {
         let steps: [(&Tube, Step); 3] =
             [(&self.fetch, Self::fetch), (&self.parse, Self::parse), (&self.store, Self::store)];
         thread::scope(|scope| {
             let workers = steps.map(|(tube, step)| {
                 scope.spawn(move || self.work(tube, step).inspect_err(|_| self.stop.stop()))
             });
-            workers.into_iter().try_for_each(|worker| worker.join().expect("a worker panicked"))
+            let ends = self.wait();
+            self.stop.stop();
+            for worker in workers {
+                worker.join().expect("a worker panicked")?;
+            }
+            ends
         })
     }
 
     fn work(&self, tube: &Tube, step: Step) -> Outcome<()> {
         while let Some(task) = tube.take_until(&self.stop)? {
             step(self, task)?;
-            if self.is_done()? {
-                self.stop.stop();
-            }
         }
         Ok(())
     }
 
-    /// Whether no tube has more than buried tasks. They are looked at in the order of the steps, so
-    /// that a task that goes on meanwhile is not overlooked.
-    fn is_done(&self) -> Outcome<bool> {
-        for tube in [&self.fetch, &self.parse, &self.store] {
-            let stats = tube.stats()?;
-            if stats.total > stats.buried {
-                return Ok(false);
+    /// Waits for the end of every task, also of those that an earlier run has ended, in the order
+    /// of the files.
+    fn wait(&self) -> Outcome<Vec<Ended>> {
+        let ids = self.queue.read(|rows| -> Outcome<Vec<u64>> {
+            rows.table(FILES)?.iter()?.map(|row| Ok(row?.1.value())).collect()
+        })?;
+        let mut ends = Vec::new();
+        for id in ids {
+            match self.queue.wait_for_until(TaskId::new(id), &self.stop)? {
+                Some(end) => ends.push(end),
+                None => break, // a worker has failed
             }
         }
-        Ok(true)
+        Ok(ends)
     }
 
     /// Copies the file, so that the next step reads what does not change. Passes on the copy's
@@ -140,51 +173,66 @@ impl Pipeline {
         Ok(task.advance_with(&self.parse, Advance::new().result(name.as_bytes()))?)
     }
 
-    /// Counts, and passes on the counts.
+    /// Counts, reports each quarter of the file, and passes on the counts.
     fn parse(&self, mut task: Task) -> Outcome<()> {
         let copy = String::from_utf8(task.passed()?.unwrap_or_default())?;
         let Ok(text) = String::from_utf8(fs::read(&copy)?) else {
             return Ok(task.fail("no text", "it is not UTF-8")?);
         };
-        let counts = format!("{} {}", text.lines().count(), text.split_whitespace().count());
+        let (mut lines, mut words, mut bytes, mut reported) = (0_u64, 0, 0, 0);
+        for line in text.split_inclusive('\n') {
+            (lines, words) = (lines + 1, words + line.split_whitespace().count());
+            bytes += line.len();
+            let quarters = bytes * 4 / text.len();
+            if quarters > reported {
+                task.progress(25 * quarters as u8, &format!("{lines} lines"))?;
+                reported = quarters;
+            }
+        }
+        let counts = format!("{lines} {words}");
         task.advance_with(&self.store, Advance::new().result(counts.as_bytes()))?;
         // After the commit: a kill before it needs the copy again.
         Ok(fs::remove_file(&copy)?)
     }
 
-    /// Stores the counts and ends the task, in one commit.
+    /// Adds the counts to the totals and ends the task with its result, in one commit.
     fn store(&self, task: Task) -> Outcome<()> {
-        let counts = String::from_utf8(task.passed()?.unwrap_or_default())?;
-        let (lines, words) = counts.split_once(' ').ok_or("no counts were passed")?;
-        let (lines, words) = (lines.parse()?, words.parse()?);
-        let file = String::from_utf8(task.to_vec())?;
+        let [lines, words] = counts(task.passed()?)?;
         let done = self.queue.transact(|tx| -> Outcome<()> {
-            tx.table(COUNTS)?.insert(file.as_str(), (lines, words))?;
-            Ok(tx.ack(&task)?)
+            for (name, more) in [("lines", lines), ("words", words)] {
+                let mut totals = tx.table(TOTALS)?;
+                let so_far = totals.get(name)?.map_or(0, |total| total.value());
+                totals.insert(name, so_far + more)?;
+            }
+            Ok(tx.ack_with(&task, format!("{lines} {words}").as_bytes())?)
         });
         Ok(done?)
     }
 
-    /// Prints the counts, and why files were set aside.
-    fn tell(&self) -> Outcome<()> {
-        self.queue.read(|rows| -> Outcome<()> {
-            for row in rows.table(COUNTS)?.iter()? {
-                let (file, counts) = row?;
-                let (lines, words) = counts.value();
-                println!("{lines:7} lines {words:7} words  {}", file.value());
-            }
-            Ok(())
-        })?;
-        for tube in [&self.fetch, &self.parse] {
-            for group in tube.failure_groups()? {
-                for task in tube.failed(&group.group) {
-                    let file = tube.peek(task?.id)?;
-                    let reason = file.reason.as_ref().map(ToString::to_string);
-                    let name = String::from_utf8_lossy(&file.payload);
-                    println!("{}: {} ({name})", group.group, reason.unwrap_or_default());
+    /// Prints the results, why files were set aside, and the totals.
+    fn show(&self, ends: &[Ended]) -> Outcome<()> {
+        for end in ends {
+            match end {
+                Ended::Done(task) => {
+                    let [lines, words] = counts(task.result.clone())?;
+                    let file = String::from_utf8_lossy(&task.payload);
+                    println!("{lines:7} lines {words:7} words  {file}");
                 }
+                Ended::Buried(task) => {
+                    let reason = task.reason.as_ref().map(ToString::to_string);
+                    let file = String::from_utf8_lossy(&task.payload);
+                    println!("set aside: {} ({file})", reason.unwrap_or_default());
+                }
+                end => println!("{end:?}"),
             }
         }
+        let total = |name| -> Outcome<u64> {
+            let total = self.queue.read(|rows| -> Outcome<u64> {
+                Ok(rows.table(TOTALS)?.get(name)?.map_or(0, |total| total.value()))
+            });
+            Ok(total?)
+        };
+        println!("{:7} lines {:7} words  in all", total("lines")?, total("words")?);
         Ok(())
     }
 }
