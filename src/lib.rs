@@ -41,7 +41,7 @@
 //! [`claim`](Tube::claim) takes a chosen task from Delayed and Buried too, [`update`](Tube::update)
 //! moves a task between Delayed and Ready, and [`bury`](Tube::bury) by id buries it from any state.
 //! [`trash`](Tube::trash) takes it from the board, until [`restore`](Tube::restore) makes it ready
-//! again.
+//! again. [`jobs`] is a guide to all of this, with an example in each chapter.
 //!
 //! [`Queue`] opens, [`Tube`] puts and takes, [`Task`] is a taken task and [`Lease`] the right to
 //! settle it, [`Consumer`] a named session. [`Queue::transact`] commits an ack and the

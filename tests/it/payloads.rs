@@ -4,8 +4,8 @@
 use crate::{close_sound, home, is_gone, kind, ok, secs, still};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tubewell::{
-    Advance, BoxError, Cause, Durability, ErrorKind, EventOptions, Queue, Release, Result,
-    Retention, Retry, State, Task, Tube, TubeKind, TubeOptions,
+    Advance, BoxError, Cause, Conflict, Durability, ErrorKind, EventOptions, Queue, Release,
+    Result, Retention, Retry, State, Task, Tube, TubeKind, TubeOptions,
 };
 
 /// The largest piece.
@@ -323,6 +323,48 @@ fn a_verb_with_a_payload_is_as_durable_as_a_put() {
                 relaxed.delete(id).unwrap();
             }
         }
+    }
+}
+
+/// JSON that is another text once it is read and written again.
+const JSON: [&str; 7] = [
+    "[]",
+    "{}",
+    " [ ]\t",
+    "{ \"b\" : 1.0 ,\r\n \"a\":1e2, \"a\":-0 }\n",
+    r#"{"escaped":"\u00e9\/\"\\\n\u0000"}"#,
+    "{\"é\":\"é\"}",
+    "null",
+];
+
+#[test]
+fn json_as_text_comes_back_byte_for_byte() {
+    let (_home, path) = home();
+    let mut queue = still().0.open(&path).unwrap();
+    for (at, text) in JSON.iter().enumerate() {
+        let text = text.as_bytes();
+        let [a, b] = ["a", "b"].map(|name| queue.tube(name).unwrap());
+        let id = a.task(text).key("k").put().unwrap();
+        assert_eq!(a.peek(id).unwrap().payload, text);
+        a.move_to(id, &b).apply().unwrap();
+        assert_eq!(b.peek(id).unwrap().payload, text);
+        let mut task = b.take().unwrap();
+        assert_eq!(&task[..], text);
+        task.advance(&a).unwrap();
+        assert_eq!(a.peek(id).unwrap().payload, text);
+        // Put again with the one before it, and brought by a verb.
+        let other = JSON[(at + JSON.len() - 1) % JSON.len()].as_bytes();
+        let again = a.task(other).key("k").on_conflict(Conflict::Replace).put().unwrap();
+        assert_eq!((again, a.peek(id).unwrap().payload), (id, other.to_vec()));
+        let mut task = a.take().unwrap();
+        assert_eq!(&task[..], other);
+        task.with_payload(text).release().unwrap();
+        drop((a, b));
+        close_sound(queue);
+        queue = still().0.open(&path).unwrap();
+        let task = queue.tube("a").unwrap().take().unwrap();
+        assert_eq!((task.id(), &task[..]), (id, text));
+        task.ack().unwrap();
     }
 }
 

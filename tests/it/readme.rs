@@ -73,7 +73,7 @@ fn every_cell_of_what_survives_links_a_test_that_exists() {
         assert!(readme.contains(&format!("][{name}]")), "README.md: nothing leads to [{name}]");
     }
     let rows = survival(&readme);
-    assert_eq!(rows.len(), 4);
+    assert_eq!(rows.len(), 6);
     for row in rows {
         assert_eq!(row.len(), 4, "{row:?}");
         for cell in &row[1..] {
@@ -105,6 +105,10 @@ fn it_states_what_a_kill_and_a_power_cut_undo() {
          last `flush_interval` (50 ms) and one sync, as a suffix |",
         "| take, touch, release, drop of a guard, at either level | it is written to the operating \
          system | nothing | the lease, void anyway, and the attempt |",
+        "| `start`, `progress`, `log`, a heartbeat without a payload, at either level | it is \
+         written to the operating system | nothing | the report, and the attempt |",
+        "| `checkpoint`, and every verb with a payload or a result | as a put of its level does | \
+         nothing that returned | as of a put of its level |",
         "| temporary tube | it is applied | its tasks; they never touch the disk | the same |",
     ] {
         assert!(readme.contains(row), "README.md lacks the row {row}");
@@ -125,6 +129,36 @@ fn what_it_links_to_in_the_repository_is_there() {
         if !file.is_empty() && !link.contains("://") && !link.starts_with('#') {
             assert!(root.join(file).exists(), "README.md links to {link}, which is missing");
         }
+    }
+}
+
+/// How rustdoc names the place of a headline.
+fn anchor(headline: &str) -> String {
+    headline.to_lowercase().replace(' ', "-")
+}
+
+#[test]
+fn it_links_every_chapter_of_the_guide_and_no_other() {
+    let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/jobs.md"));
+    let guide = guide.unwrap();
+    let mut is_code = false;
+    let chapters = guide.lines().filter_map(|line| {
+        is_code ^= line.starts_with("```");
+        line.strip_prefix("# ").filter(|_| !is_code).map(anchor)
+    });
+    let readme = readme();
+    let place = concat!("https://docs.rs/tubewell/", env!("CARGO_PKG_VERSION"), "/tubewell/jobs/#");
+    let mut linked: Vec<_> = readme
+        .lines()
+        .filter_map(|line| line.strip_prefix('[')?.split_once("]: ")?.1.strip_prefix(place))
+        .collect();
+    linked.sort_unstable();
+    let mut chapters: Vec<_> = chapters.collect();
+    chapters.sort_unstable();
+    assert_eq!(linked, chapters);
+    for line in readme.lines().filter(|line| line.contains(place)) {
+        let name = line.split(':').next().unwrap_or_default();
+        assert!(readme.contains(&format!("**{name}**")), "README.md: nothing leads to {name}");
     }
 }
 

@@ -6,7 +6,10 @@ use crate::script::Rng;
 use crate::seeds::{are_all, seeds};
 use crate::trust::{numbers, open, put};
 use std::time::Duration;
-use tubewell::{Clock, Durability, ManualClock, Queue, State, TaskInfo, Tube, TubeOptions};
+use tubewell::{
+    Advance, Clock, Durability, ManualClock, Queue, Retention, State, Task, TaskId, TaskInfo, Tube,
+    TubeOptions,
+};
 
 const LEVELS: [Durability; 2] = [Durability::Durable, Durability::Relaxed];
 
@@ -97,14 +100,42 @@ const HOLDERS_VERBS: [Verb; 4] = [
     ("drop", |tube| drop(tube.take().unwrap())),
 ];
 
+/// What a holder says of its work without bringing bytes.
+const REPORTS: [Verb; 4] = [
+    ("start", |tube| {
+        let task = tube.take().unwrap();
+        task.start("pid 1").unwrap();
+        task.detach();
+    }),
+    ("progress", |tube| {
+        let task = tube.take().unwrap();
+        task.progress(40, "line 1000").unwrap();
+        task.detach();
+    }),
+    ("log", |tube| {
+        let task = tube.take().unwrap();
+        task.log("line 1000").unwrap();
+        task.detach();
+    }),
+    ("renew", |tube| {
+        let task = tube.take().unwrap();
+        task.renew_for(Duration::from_secs(90)).unwrap();
+        task.detach();
+    }),
+];
+
 /// A task before one of these verbs, after it, and after the end and the opening that followed.
 fn held(level: Durability, verb: fn(&Tube), end: fn(&SimDisk), seed: u64) -> [TaskInfo; 3] {
     let disk = SimDisk::new(seed);
     let (queue, tube) = open(&disk, level);
     let id = tube.task(&[7; 8]).ttr(Duration::from_secs(60)).put().unwrap();
     put(&tube, 8).unwrap();
-    // The first entry of a history enters a feature, once for the queue and with a sync.
+    // The first entry of a history and the first report enter a feature each, once for the queue
+    // and with a sync.
     tube.log(id, "first").unwrap();
+    let task = tube.take().unwrap();
+    task.start("first").unwrap();
+    task.release().unwrap();
     queue.flush().unwrap();
     let before = tube.peek(id).unwrap();
     disk.plan(Fault::None);
@@ -148,6 +179,100 @@ fn a_power_cut_undoes_a_lease_and_its_attempt_and_nothing_else() {
                 taken_back += usize::from(counts(&found) == counts(&before));
             }
             assert!(!are_all() || taken_back > 0, "{name}, {level:?}: it is not waited for");
+        }
+    }
+}
+
+#[test]
+fn a_kill_undoes_no_report() {
+    for level in LEVELS {
+        for (name, verb) in REPORTS {
+            let [_, after, found] = held(level, verb, SimDisk::kill, 1);
+            assert_eq!(counts(&found), counts(&after), "{name}, {level:?}");
+            assert_eq!(found.progress, after.progress, "{name}, {level:?}");
+            assert_eq!(found.history, after.history, "{name}, {level:?}");
+            assert_eq!((found.state, &found.phase), (State::Ready, &None), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_undoes_a_report_and_its_attempt_and_nothing_else() {
+    for level in LEVELS {
+        for (name, verb) in REPORTS {
+            let mut taken_back = 0;
+            for seed in seeds(40) {
+                let [before, after, found] = held(level, verb, SimDisk::cut_power, seed);
+                assert_eq!((found.state, &found.payload), (State::Ready, &before.payload));
+                let is_before = found.progress == before.progress;
+                assert!(is_before || found.progress == after.progress, "{name}, {level:?}");
+                assert!(found.history >= before.history, "{name}, {level:?}: {found:?}");
+                taken_back += usize::from(counts(&found) == counts(&before) && is_before);
+            }
+            assert!(!are_all() || taken_back > 0, "{name}, {level:?}: it is not waited for");
+        }
+    }
+}
+
+/// A verb that brings bytes, and whether they are there.
+type Bringing = (&'static str, fn(Task, &Tube), fn(&Tube, TaskId) -> bool);
+
+const BRINGING: [Bringing; 4] = [
+    (
+        "checkpoint",
+        |task, _| {
+            task.checkpoint(b"from here").unwrap();
+            task.detach();
+        },
+        |tube, id| tube.last_checkpoint(id).unwrap().is_some(),
+    ),
+    (
+        "renew",
+        |mut task, _| {
+            task.with_payload(b"new").renew().unwrap();
+            task.detach();
+        },
+        |tube, id| tube.peek(id).unwrap().payload == b"new",
+    ),
+    (
+        "ack_with",
+        |task, _| task.ack_with(b"new").unwrap(),
+        |tube, id| tube.peek(id).unwrap().result.is_some(),
+    ),
+    (
+        "advance_with",
+        |mut task, tube| task.advance_with(tube, Advance::new().result(b"new")).unwrap(),
+        |tube, id| tube.peek(id).unwrap().passed.is_some(),
+    ),
+];
+
+/// What brings bytes returns as a put does.
+#[test]
+fn nothing_undoes_a_durable_verb_that_brings_bytes_and_no_kill_a_relaxed_one() {
+    for (level, at) in LEVELS.into_iter().flat_map(|level| [0, 1].map(|at| (level, at))) {
+        for (seed, (name, verb, is_there)) in
+            seeds(20).into_iter().flat_map(|seed| BRINGING.map(|verb| (seed, verb)))
+        {
+            let disk = SimDisk::new(seed);
+            let (queue, _) = open(&disk, level);
+            let options = TubeOptions::default().keep_finished(Retention::new());
+            let tube = queue.create_tube("kept", options).unwrap();
+            // The first verb of each kind enters a feature, with a sync.
+            tube.put(b"first").unwrap();
+            verb(tube.take().unwrap(), &tube);
+            let id = tube.put(b"old").unwrap();
+            let task = tube.claim(id).unwrap();
+            queue.flush().unwrap();
+            disk.plan(Fault::None);
+            verb(task, &tube);
+            assert_eq!(calls(&disk).0, usize::from(level == Durability::Durable), "{name}");
+            ENDS[at](&disk);
+            drop((queue, tube));
+            let (queue, _) = open(&disk, level);
+            assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+            let may_be_lost = level == Durability::Relaxed && at == 1;
+            let tube = queue.tube("kept").unwrap();
+            assert!(may_be_lost || is_there(&tube, id), "{name}, {level:?}, seed {seed}");
         }
     }
 }
