@@ -1,6 +1,6 @@
 //! Bytes as a program of the verbs that a task meets in its life: keys, failures, moves, trash,
-//! results, reports, settings, consumers. The events of the queue are played back: they must lead to
-//! the tasks and the states that the listings show, and each must follow from the one before.
+//! results, reports, settings, consumers. The events of the queue are played back: they must lead
+//! to the tasks and the states that the listings show, and each must follow from the one before.
 
 use super::Bytes;
 use std::collections::BTreeMap;
