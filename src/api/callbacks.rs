@@ -98,8 +98,8 @@ impl Callbacks {
         added: Interest,
         change: impl FnOnce(&mut CallbackList, u64) -> R,
     ) -> Result<R> {
-        // An op that is running may have skipped the payloads of its first steps.
-        let between = (added == Interest::Payload).then(|| core.quiesce());
+        // An op that is running may have skipped what its first steps say besides.
+        let between = (added != Interest::Nothing).then(|| core.quiesce());
         let mut stream = self.stream.lock();
         if added != Interest::Nothing {
             core.health.serves()?;

@@ -73,8 +73,8 @@ impl Queue {
     /// ```
     pub fn events_with(&self, options: EventOptions) -> Events {
         let interest = if options.payloads { Interest::Payload } else { Interest::Event };
-        // An op that is running may have skipped the payloads of its first steps.
-        let _between = options.payloads.then(|| self.hold.core.quiesce());
+        // An op that is running may have skipped what its first steps say besides.
+        let _between = self.hold.core.quiesce();
         let subscriber = self.hold.core.hub.subscribe(options, Arc::new(interest));
         Events { hold: self.hold.clone(), subscriber }
     }

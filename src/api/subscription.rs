@@ -61,7 +61,7 @@ impl Queue {
     ///
     /// No lock is held: `f` may call any verb. A panic in it is caught, and the next callback is
     /// called. The queue never waits for it: of the events that no callback was called for yet, the
-    /// newest 65 536 are kept for all callbacks together (and 64 MiB of their payloads), and
+    /// newest 65 536 are kept for all callbacks together (and 64 MiB of their payloads and texts), and
     /// [`callbacks_dropped`](Queue::callbacks_dropped) counts the others.
     ///
     /// Every change is compared with the filters that name its tube by [`EventFilter::tube`], and
@@ -88,12 +88,15 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`Closed`](ErrorKind::Closed); [`Io`](ErrorKind::Io) if the thread cannot be started.
+    /// [`Closed`](ErrorKind::Closed); [`Io`](ErrorKind::Io) if the thread cannot be started;
+    /// [`Invalid`](ErrorKind::Invalid) if the filter has a consumer's name that is empty, longer
+    /// than 255 bytes or has control characters.
     pub fn on_event(
         &self,
         filter: EventFilter,
         f: impl Fn(&Event) + Send + Sync + 'static,
     ) -> Result<Subscription> {
+        filter.check().map_err(|error| error.during("on_event"))?;
         let interest = if filter.wants_payloads() { Interest::Payload } else { Interest::Event };
         let (core, callbacks) = (&self.hold.core, &self.hold.callbacks);
         let added = CallbackGuard::new(core, callbacks, filter, Callback::new(f, interest));

@@ -69,13 +69,33 @@ impl Reserve {
     }
 }
 
-/// Which event subscribers need payloads.
-pub(crate) trait PayloadSubscribers {
-    /// Whether a subscriber wants the payloads of this tube's tasks.
+/// The subscribers of events.
+pub(crate) trait EventSubscribers {
+    /// Whether one of them wants the payloads of this tube's tasks.
     fn payloads_of(&self, tube: &str) -> bool;
 
-    /// The most payload bytes that a subscriber keeps.
+    /// The most payload bytes that one of them keeps.
     fn bytes_kept(&self) -> usize;
+
+    /// Whether one of them may want payloads.
+    fn want_payloads(&self) -> bool;
+}
+
+/// Subscribers of which none wants payloads.
+pub(crate) struct WithoutPayloads;
+
+impl EventSubscribers for WithoutPayloads {
+    fn payloads_of(&self, _tube: &str) -> bool {
+        false
+    }
+
+    fn bytes_kept(&self) -> usize {
+        0
+    }
+
+    fn want_payloads(&self) -> bool {
+        false
+    }
 }
 
 /// The damaged rows that were repaired for a call, as far as possible. Usually none.
@@ -89,8 +109,8 @@ pub(crate) struct OpContext<'a> {
     pub(crate) numbers: &'a mut Reserve,
     /// Collects the decision.
     pub(crate) draft: &'a mut Decision,
-    /// Subscribers, if steps are published with payloads.
-    pub(crate) wants: Option<&'a dyn PayloadSubscribers>,
+    /// Subscribers, if there are some.
+    pub(crate) wants: Option<&'a dyn EventSubscribers>,
     pub(crate) repaired: &'a Repaired,
     pub(crate) now: Now,
 }
@@ -218,7 +238,7 @@ impl<'a> OpContext<'a> {
 
     /// Whether a sweep ends here, because of the payload bytes that it has read for events.
     pub(crate) fn is_sweep_long(&self) -> bool {
-        self.draft.effects.payload_bytes >= SWEEP_BYTES
+        self.draft.effects.payload_bytes() >= SWEEP_BYTES
     }
 
     /// Writes a work row, which the timer handles.

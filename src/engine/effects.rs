@@ -1,12 +1,12 @@
 //! The decisions of an op besides row writes: steps of tasks, wake-ups, deadlines, tubes made and
 //! dropped. They are published after the commit, so that no code must derive them from the rows.
 
+use crate::engine::step_notes::StepNotes;
 use crate::format::Deadline;
 use crate::format::key::{Key, Run};
 use crate::format::row::TubeRow;
 use crate::words::clock::{NEVER, Now};
 use crate::words::setting::SettingValue;
-use crate::words::sync::Arc;
 use crate::words::task::{Cause, State, TaskId};
 use smallvec::SmallVec;
 
@@ -110,15 +110,8 @@ pub(crate) struct Border {
 pub(crate) struct Effects {
     /// The steps, in order.
     pub(crate) changes: Vec<Change>,
-    /// The payloads that subscribers want, each with the index of its change. The oldest are
-    /// dropped, so that no more bytes are held than a reader keeps: these are `None`.
-    payloads: Vec<(usize, Option<Arc<[u8]>>)>,
-    /// How many of them were dropped.
-    payloads_gone: usize,
-    /// Bytes of the others.
-    pub(crate) payload_bytes: usize,
-    /// The most bytes that a reader keeps.
-    payload_bytes_max: usize,
+    /// What events say of them besides, if events are read.
+    pub(crate) notes: Option<Box<StepNotes>>,
     /// Tubes in which tasks became takeable, and how many.
     pub(crate) wakes: Vec<(u32, usize)>,
     /// For each tube the earliest of the deadlines that were added.
@@ -140,7 +133,7 @@ impl Effects {
     pub(crate) fn clear(&mut self) {
         self.changes.clear();
         self.changes.shrink_to(KEPT);
-        self.drop_payloads();
+        self.notes = None;
         self.wakes.clear();
         self.wakes.shrink_to(KEPT);
         self.deadlines.clear();
@@ -153,41 +146,15 @@ impl Effects {
         (self.work, self.durable_bytes) = (false, 0);
     }
 
-    /// Adds the payload of the task that made the last step. No reader keeps more than `most`
-    /// bytes, except of a single payload.
-    pub(crate) fn payload_of_last(&mut self, payload: Arc<[u8]>, most: usize) {
-        if let Some(last) = self.changes.len().checked_sub(1) {
-            self.payload_bytes_max = most;
-            self.add_payload(last, Some(payload));
-        }
+    /// The notes, and the index of the last step; `None` without steps.
+    pub(crate) fn notes_of_last(&mut self) -> Option<(usize, &mut StepNotes)> {
+        let last = self.changes.len().checked_sub(1)?;
+        Some((last, self.notes.get_or_insert_default()))
     }
 
-    fn add_payload(&mut self, step: usize, payload: Option<Arc<[u8]>>) {
-        self.payload_bytes += payload.as_ref().map_or(0, |payload| payload.len());
-        self.payloads.push((step, payload));
-        while self.payload_bytes > self.payload_bytes_max
-            && self.payloads_gone + 1 < self.payloads.len()
-            && let Some((_, oldest)) = self.payloads.get_mut(self.payloads_gone)
-        {
-            self.payload_bytes -= oldest.take().map_or(0, |payload| payload.len());
-            self.payloads_gone += 1;
-        }
-    }
-
-    /// The payload of the task of the step at this index, if it is wanted and could be read. The
-    /// inner value is `None` if the payload was dropped.
-    pub(crate) fn payload(&self, step: usize) -> Option<Option<Arc<[u8]>>> {
-        let at = self.payloads.binary_search_by_key(&step, |(step, _)| *step).ok()?;
-        self.payloads.get(at).map(|(_, payload)| payload.clone())
-    }
-
-    /// Frees the payloads, once the steps are published.
-    #[inline]
-    pub(crate) fn drop_payloads(&mut self) {
-        if !self.payloads.is_empty() {
-            self.payloads = Vec::new();
-            (self.payloads_gone, self.payload_bytes) = (0, 0);
-        }
+    /// Bytes of the payloads that were read for events.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.notes.as_ref().map_or(0, |notes| notes.payload_bytes())
     }
 
     /// Adds tasks of the tube that became takeable; `usize::MAX` makes every waiting taker look
@@ -242,9 +209,8 @@ impl Effects {
     /// Adds the effects of a later decision.
     pub(crate) fn merge(&mut self, later: Self) {
         let before = self.changes.len();
-        self.payload_bytes_max = self.payload_bytes_max.max(later.payload_bytes_max);
-        for (step, payload) in later.payloads {
-            self.add_payload(before + step, payload);
+        if let Some(notes) = later.notes {
+            self.notes.get_or_insert_default().merge(before, *notes);
         }
         self.changes.extend(later.changes);
         for (tube, tasks) in later.wakes {
@@ -259,39 +225,5 @@ impl Effects {
         self.tubes.extend(later.tubes);
         self.work |= later.work;
         self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// 256 tasks of 4 MiB at the end of their ttl took 569 MiB for a reader that keeps 1 MiB.
-    #[test]
-    fn no_more_payload_is_held_than_a_reader_keeps() {
-        let step = |effects: &mut Effects, bytes: usize| {
-            let (task, cause) = (TaskId::new(1), Cause::Ttl);
-            effects.changes.push(Change { tube: 1, task, from: None, to: None, cause });
-            effects.payload_of_last(Arc::from(vec![7; bytes]), 10);
-        };
-        let lens = |effects: &Effects| -> Vec<Option<usize>> {
-            let payloads = (0..effects.changes.len()).filter_map(|step| effects.payload(step));
-            payloads.map(|payload| payload.map(|payload| payload.len())).collect()
-        };
-        let mut effects = Effects::default();
-        for bytes in [4, 4, 4] {
-            step(&mut effects, bytes);
-        }
-        assert_eq!(lens(&effects), [None, Some(4), Some(4)]);
-        let mut later = Effects::default();
-        step(&mut later, 5);
-        effects.merge(later);
-        assert_eq!(lens(&effects), [None, None, Some(4), Some(5)]);
-        step(&mut effects, 11);
-        assert_eq!(lens(&effects), [None, None, None, None, Some(11)], "the newest stays");
-        assert_eq!(effects.payload_bytes, 11);
-        effects.clear();
-        step(&mut effects, 1);
-        assert_eq!((lens(&effects), effects.payload_bytes), (vec![Some(1)], 1));
     }
 }

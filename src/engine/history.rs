@@ -52,8 +52,19 @@ fn takes_entries(ctx: &OpContext<'_>, task: &TaskRef<'_>) -> bool {
 pub(crate) fn note(
     ctx: &OpContext<'_>,
     task: &TaskRef<'_>,
+    states: (&TaskState, &mut TaskState),
+    cause: Cause,
+) -> Result<Noted> {
+    note_move(ctx, task, states, cause, None)
+}
+
+/// The same of a step by which the task leaves this tube, if it does.
+pub(crate) fn note_move(
+    ctx: &OpContext<'_>,
+    task: &TaskRef<'_>,
     (from, to): (&TaskState, &mut TaskState),
     cause: Cause,
+    left: Option<&TubeEntry>,
 ) -> Result<Noted> {
     let mut noted = Noted::default();
     let Some(event) = event_of(cause, to) else { return Ok(noted) };
@@ -61,8 +72,8 @@ pub(crate) fn note(
         return Ok(noted);
     }
     let (mut place, text) = told(event, to);
-    if let HistoryEvent::Moved | HistoryEvent::Advanced = event {
-        place.clone_from(&task.tube.row.name);
+    if let Some(left) = left {
+        place.clone_from(&left.row.name);
     }
     let by = query::holder(ctx, from.holder())?.unwrap_or_default();
     let (attempt, held) = match from {
@@ -298,7 +309,8 @@ pub(crate) fn read(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> R
 
 fn told_as(row: HistoryRow<'_>) -> HistoryEntry {
     let kept = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    let is_move = matches!(row.event, HistoryEvent::Moved | HistoryEvent::Advanced);
+    use HistoryEvent::{Advanced, Moved, PutAgain};
+    let is_move = matches!(row.event, Moved | Advanced | PutAgain);
     let place = kept(row.place);
     let (group, tube) = if is_move { (None, place) } else { (place, None) };
     HistoryEntry {

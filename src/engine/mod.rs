@@ -13,6 +13,7 @@
 //!  Done, Buried ── retention ─────────▶ gone             Done, where the tube keeps it
 //! ```
 
+pub(crate) mod step_notes;
 pub(crate) mod effects;
 pub(crate) mod decision;
 pub(crate) mod tube_cache;
@@ -62,4 +63,5 @@ pub(crate) mod recover;
 pub(crate) mod repair;
 pub(crate) mod audit;
 
-pub(crate) use context::{Op, OpContext, PayloadSubscribers};
+pub(crate) use context::{EventSubscribers, Op, OpContext, WithoutPayloads};
+pub(crate) use step_notes::StepWords;

@@ -282,18 +282,21 @@ impl Move<'_> {
         if is_new {
             history::pass_on(ctx, (old, standing), new, next.head_mut())?;
         }
-        let noted = history::note(ctx, if is_new { new } else { old }, (standing, next), cause)?;
+        let is_again = matches!(self.which, Which::Again(..));
+        let stays = is_again && old.tube.number == new.tube.number;
+        let left = Some(old.tube).filter(|_| !stays);
+        let task = if is_new { new } else { old };
+        let noted = history::note_move(ctx, task, (standing, next), cause, left)?;
         match self.which {
-            Which::Again(..) if !is_new && old.tube.number == new.tube.number => {
+            Which::Again(..) if stays && !is_new => {
                 transition::replace(ctx, (old, standing), (new, next), cause)?;
             }
             Which::Again(..) => {
-                let leaves = if is_new { Cause::Delete } else { Cause::Move };
-                transition::remove(ctx, old, standing, leaves)?;
-                transition::put(ctx, new, next, cause)?;
+                transition::succeed(ctx, (old, standing), (new, next), cause)?;
             }
             Which::Held(..) | Which::ById(_) => {
                 transition::remove(ctx, old, standing, cause)?;
+                transition::note_way(ctx, new.tube);
                 transition::put(ctx, new, next, Cause::Move)?;
             }
         }

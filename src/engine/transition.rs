@@ -2,11 +2,14 @@
 //! its state, or none while it is fresh; the other rows of a state (the group's line,
 //! the holder's list) are derived here and nowhere else.
 
-use crate::engine::context::{OpContext, PayloadSubscribers, sound};
+use crate::engine::context::{EventSubscribers, OpContext, sound};
 use crate::engine::effects::{Change, NextDue};
 use crate::engine::pieces;
 use crate::engine::stored::{TaskRef, TaskState};
-use crate::engine::{failures, fresh, groups, history, keys, lookup, reports, retention, trash};
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{
+    failures, fresh, groups, history, keys, lookup, query, reports, retention, trash,
+};
 use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{StoredHome, TakenRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Scan, Value, View};
@@ -214,6 +217,41 @@ pub(crate) fn replace(
     Transition { task: new, from: None, to: Some(to), before: None }.step(ctx)?;
     add_own(ctx, new, to);
     Transition { task: new, from: Some(from), to: Some(to), before: None }.record(ctx, cause)
+}
+
+/// Puts a task again that comes from another tube, or a new one in the place of a finished one. They
+/// are two steps: the put, then the end of what was there, because a holder loses its lease by the
+/// put. What has finished is not published with the payload of the new task.
+#[cold]
+pub(crate) fn succeed(
+    ctx: &mut OpContext<'_>,
+    (old, from): (&TaskRef<'_>, &TaskState),
+    (new, to): (&TaskRef<'_>, &TaskState),
+    cause: Cause,
+) -> Result<()> {
+    let leaves = Transition { task: old, from: Some(from), to: None, before: None };
+    leaves.step(ctx)?;
+    remove_own(ctx, old, from);
+    let enters = Transition { task: new, from: None, to: Some(to), before: None };
+    enters.step(ctx)?;
+    add_own(ctx, new, to);
+    enters.record(ctx, cause)?;
+    if old.id != new.id {
+        leaves.publish(ctx, Cause::Delete);
+        return Ok(());
+    }
+    leaves.record(ctx, Cause::Move)?;
+    note_way(ctx, new.tube);
+    Ok(())
+}
+
+/// Notes where the task of the last step goes, if events are read.
+pub(crate) fn note_way(ctx: &mut OpContext<'_>, to: &TubeEntry) {
+    if ctx.wants.is_some()
+        && let Some((step, notes)) = ctx.effects().notes_of_last()
+    {
+        notes.say(step, |words| words.to_tube = Some(to.row.name.as_str().into()));
+    }
 }
 
 /// Removes a task.
@@ -475,12 +513,60 @@ impl<'a> Transition<'a> {
     /// Records the step for publication, while the payload row still exists.
     #[inline]
     fn record(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
+        self.publish(ctx, cause);
+        match ctx.wants {
+            Some(wants) => {
+                self.note_words(ctx, cause)?;
+                record_payload(ctx, self.task, wants)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Records the plain step.
+    #[inline(always)]
+    fn publish(&self, ctx: &mut OpContext<'_>, cause: Cause) {
         let (from, to) = (self.from.map(TaskState::state), self.to.map(TaskState::state));
         let (tube, task) = (self.task.tube.number, self.task.id);
         ctx.effects().changes.push(Change { tube, task, from, to, cause });
-        match ctx.wants {
-            Some(wants) => record_payload(ctx, self.task, wants),
-            None => Ok(()),
+    }
+
+    /// Notes the words of the last step, if it has some.
+    #[cold]
+    fn note_words(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
+        let mut holders = self.to.into_iter().chain(self.from).map(TaskState::holder);
+        let holder = holders.find(|holder| *holder != 0).unwrap_or(0);
+        let payload_generation = self.task.read.map_or(0, |(_, row)| row.payload_generation());
+        let failure = self.failure(cause);
+        if holder == 0 && payload_generation == 0 && failure.is_none() {
+            return Ok(());
+        }
+        let kept = |text: &str| Some(text).filter(|text| !text.is_empty()).map(Box::from);
+        let holder = query::holder(ctx, holder)?.map(Box::from);
+        let (group, message) = failure.unwrap_or_default();
+        if let Some((step, notes)) = ctx.effects().notes_of_last() {
+            notes.say(step, |words| {
+                (words.holder, words.payload_generation) = (holder, payload_generation);
+                (words.failure_group, words.message) = (kept(group), kept(message));
+            });
+        }
+        Ok(())
+    }
+
+    /// The failure group and the text of a step by which a task fails or is set aside.
+    fn failure(&self, cause: Cause) -> Option<(&'a str, &'a str)> {
+        match self.to? {
+            TaskState::Buried(row) | TaskState::Trashed(row)
+                if self.from.map(discriminant) != self.to.map(discriminant) =>
+            {
+                Some((row.reason.failure_group().unwrap_or_default(), row.reason.text()))
+            }
+            to if cause == Cause::Retry => {
+                let head = to.head();
+                let group = head.failure().map(|failure| failure.group).unwrap_or_default();
+                Some((group, &head.last_error))
+            }
+            _ => None,
         }
     }
 }
@@ -491,14 +577,16 @@ impl<'a> Transition<'a> {
 fn record_payload(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,
-    wants: &dyn PayloadSubscribers,
+    wants: &dyn EventSubscribers,
 ) -> Result<()> {
     if wants.payloads_of(&task.tube.row.name)
         && let Some(payload) = sound(task.content(ctx).and_then(|found| found.payload.read(ctx)))?
     {
         // A separate copy, because the row's memory may be shared with others.
         let payload = Arc::from(&*payload);
-        ctx.effects().payload_of_last(payload, wants.bytes_kept());
+        if let Some((step, notes)) = ctx.effects().notes_of_last() {
+            notes.add_payload(step, payload, wants.bytes_kept());
+        }
     }
     Ok(())
 }

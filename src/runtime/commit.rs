@@ -8,7 +8,7 @@ use crate::engine::decision::{Decision, Over};
 use crate::engine::due::{self, WorkOff};
 use crate::engine::repair::Repair;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{Op, query, settings};
+use crate::engine::{Op, WithoutPayloads, query, settings};
 use crate::format::feature::Needs;
 use crate::format::{Tag, View};
 use crate::runtime::derived_state::DerivedState;
@@ -378,11 +378,15 @@ impl EngineState {
             let (numbers, draft) = (&mut self.numbers, &mut self.draft);
             let mut ctx = OpContext { view, known, numbers, draft, wants, repaired, now };
             match op.decide(&mut ctx) {
-                Err(error) if wants.is_some() && error.kind() == ErrorKind::Io => {
+                Err(error)
+                    if wants.is_some_and(|wants| wants.want_payloads())
+                        && error.kind() == ErrorKind::Io =>
+                {
                     // It may have failed to read a payload that only event subscribers want. That
                     // must not stop the op.
                     self.reopen_after(&error);
-                    (wants, self.numbers) = (None, before);
+                    wants = Some(&WithoutPayloads);
+                    self.numbers = before;
                 }
                 decided => return decided,
             }

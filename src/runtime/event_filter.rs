@@ -1,11 +1,13 @@
 //! Which events a subscription receives, as plain values.
 
 use crate::runtime::events::Event;
+use crate::words::error::Result;
+use crate::words::name::label;
 use crate::words::task::{Cause, State, TaskId};
 use std::collections::BTreeSet;
 
 /// Which events [`Queue::on_event`](crate::Queue::on_event) calls for. It has criteria: the tube,
-/// the task, the cause, and the states before and after. An event passes if it meets all of them. A
+/// the task, its consumer, the cause, and the states before and after. An event passes if it meets all of them. A
 /// criterion with several values, from several calls, is met by any of these; one without values is
 /// met by every event. So the filter without criteria, which is the default, passes every event,
 /// also those of tubes that are made or changed, and of settings.
@@ -41,6 +43,7 @@ pub struct EventFilter {
     /// What names of tubes begin with.
     prefixes: BTreeSet<Box<str>>,
     tasks: BTreeSet<TaskId>,
+    consumers: BTreeSet<Box<str>>,
     causes: BTreeSet<Cause>,
     from: BTreeSet<State>,
     to: BTreeSet<State>,
@@ -57,6 +60,7 @@ impl EventFilter {
             tubes: BTreeSet::new(),
             prefixes: BTreeSet::new(),
             tasks: BTreeSet::new(),
+            consumers: BTreeSet::new(),
             causes: BTreeSet::new(),
             from: BTreeSet::new(),
             to: BTreeSet::new(),
@@ -84,6 +88,44 @@ impl EventFilter {
     /// Events of this task. A tube has none of these.
     pub fn task(mut self, id: TaskId) -> Self {
         self.tasks.insert(id);
+        self
+    }
+
+    /// Notices of the named consumer of this name: events of tasks that it holds after the step, or
+    /// held before it, see [`Event::holder`](crate::Event::holder). A name that no consumer has is
+    /// met by no event.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tubewell::{Cause, EventFilter, Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let (ada, bob) = (queue.consumer("ada")?, queue.consumer("bob")?);
+    /// let (sender, received) = mpsc::channel();
+    /// // What ada loses. Her own verdicts have other causes.
+    /// let lost = [Cause::Ttr, Cause::Timeout, Cause::Put, Cause::Move, Cause::Delete];
+    /// let filter = EventFilter::new().consumer("ada").from(State::Taken);
+    /// let filter = lost.into_iter().fold(filter, EventFilter::cause);
+    /// let subscription = queue.on_event(filter, move |event| {
+    ///     let _ = sender.send((event.task, event.cause));
+    /// })?;
+    /// let ids = tube.put_many([*b"hello", *b"world", *b"again"])?;
+    /// let (hers, _her_next) = (tube.by(&ada).take()?, tube.by(&ada).take()?);
+    /// let his = tube.by(&bob).take()?;
+    /// tube.delete(his.id())?;
+    /// tube.delete(ids[1])?;
+    /// tube.force_timeout(&[hers.id()])?;
+    /// let notices: Vec<_> = received.iter().take(2).collect();
+    /// assert_eq!(notices, [(Some(ids[1]), Cause::Delete), (Some(ids[0]), Cause::Timeout)]);
+    /// # drop(subscription);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn consumer(mut self, name: &str) -> Self {
+        self.consumers.insert(name.into());
         self
     }
 
@@ -128,6 +170,11 @@ impl EventFilter {
         self
     }
 
+    /// Refuses names that no consumer can have.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.consumers.iter().try_for_each(|name| label("consumer name", name).map(drop))
+    }
+
     pub(crate) fn wants_payloads(&self) -> bool {
         self.payloads
     }
@@ -144,11 +191,16 @@ impl EventFilter {
             || self.prefixes.iter().any(|prefix| name.starts_with(&**prefix))
     }
 
+    fn passes_holder(&self, name: Option<&str>) -> bool {
+        self.consumers.is_empty() || name.is_some_and(|name| self.consumers.contains(name))
+    }
+
     pub(crate) fn passes(&self, event: &Event) -> bool {
         let is_of_task = event.task.is_some() || !self.tasks_only;
         is_of_task
             && has(&self.causes, Some(event.cause))
             && has(&self.tasks, event.task)
+            && self.passes_holder(event.holder())
             && has(&self.from, event.from)
             && has(&self.to, event.to)
             && self.passes_tube(&event.tube)

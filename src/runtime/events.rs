@@ -1,8 +1,8 @@
 //! The stream of changes. Events are pushed in commit order, and a push never waits: a slow
 //! subscriber loses the oldest events and can read how many.
 
-use crate::engine::PayloadSubscribers;
 use crate::engine::effects::{Change, Effects, TubeChange};
+use crate::engine::{EventSubscribers, StepWords};
 use crate::runtime::group_commit::Mark;
 use crate::words::clock::machine_now;
 use crate::words::macros::debug;
@@ -34,6 +34,8 @@ pub struct Event {
     pub cause: Cause,
     pub(crate) mark: u64,
     payload: Option<Arc<[u8]>>,
+    /// None of a plain step.
+    words: Option<Arc<StepWords>>,
     /// Its commit had more payload bytes after it than any reader keeps.
     is_outrun: bool,
 }
@@ -50,14 +52,50 @@ impl Event {
         self.payload.as_deref()
     }
 
+    /// The named consumer that holds the task after the step, or held it before: the one that took
+    /// it, that settled it, or that has lost it. After an [adoption](crate::Adopted) it is the new
+    /// one.
+    ///
+    /// This and the other words of a step are `None`, and the generation is 0, for steps of a
+    /// transaction that happened before the first reader of events subscribed.
+    pub fn holder(&self) -> Option<&str> {
+        self.words.as_ref()?.holder.as_deref()
+    }
+
+    /// The failure group of a [`fail`](crate::Task::fail), of a retry that gave one, and of a task
+    /// that has used up its attempts.
+    pub fn failure_group(&self) -> Option<&str> {
+        self.words.as_ref()?.failure_group.as_deref()
+    }
+
+    /// The error of a retry or a fail, or the reason of a bury or a trash, cut as it is stored;
+    /// none if it is empty.
+    pub fn message(&self) -> Option<&str> {
+        self.words.as_ref()?.message.as_deref()
+    }
+
+    /// The tube that the task goes to, of a step by which it leaves one for another, or for the
+    /// same again: by [`Advance`](Cause::Advance), by [`Move`](Cause::Move), and by a put of its
+    /// key.
+    pub fn to_tube(&self) -> Option<&str> {
+        self.words.as_ref()?.to_tube.as_deref()
+    }
+
+    /// The generation of the task's payload after the step, see
+    /// [`TaskSummary::payload_generation`](crate::TaskSummary::payload_generation).
+    pub fn payload_generation(&self) -> u32 {
+        self.words.as_ref().map_or(0, |words| words.payload_generation)
+    }
+
     /// The same event for a reader that did not ask for the payload.
     pub(crate) fn without_payload(&self) -> Self {
         let (tube, setting) = (self.tube.clone(), self.setting.clone());
-        Self { payload: None, tube, setting, ..*self }
+        Self { payload: None, words: self.words.clone(), tube, setting, ..*self }
     }
 
     fn bytes(&self) -> usize {
-        self.payload().map_or(0, <[u8]>::len)
+        let words = self.words.as_ref().map_or(0, |words| words.bytes());
+        words + self.payload().map_or(0, <[u8]>::len)
     }
 }
 
@@ -117,7 +155,7 @@ pub(crate) struct Subscriber {
 #[derive(Default)]
 struct Stream {
     events: VecDeque<Event>,
-    /// Payload bytes of the kept events.
+    /// Bytes of the payloads and the words of the kept events.
     bytes: usize,
     /// How many events were dropped so far.
     dropped: u64,
@@ -154,9 +192,9 @@ impl Hub {
         self.wanting.store(wanting, Ordering::Release);
     }
 
-    /// Answers whether a payload is wanted; `None` if no subscriber wants payloads.
-    pub(crate) fn wants(&self) -> Option<&dyn PayloadSubscribers> {
-        (self.wanting.load(Ordering::Acquire) > 0).then_some(self)
+    /// The subscribers; `None` without any.
+    pub(crate) fn wants(&self) -> Option<&dyn EventSubscribers> {
+        (self.subscribed.load(Ordering::Acquire) > 0).then_some(self)
     }
 
     /// The number of the last event.
@@ -176,8 +214,9 @@ impl Hub {
         if self.subscribed.load(Ordering::Acquire) == 0 {
             return;
         }
+        let notes = effects.notes.as_deref();
         let event = |(place, change): (usize, &Change)| {
-            let payload = effects.payload(place);
+            let payload = notes.and_then(|notes| notes.payload(place));
             Event {
                 seq: last + 1 + place as u64,
                 tube: tube(change.tube),
@@ -189,6 +228,7 @@ impl Hub {
                 mark: mark.0,
                 is_outrun: matches!(payload, Some(None)),
                 payload: payload.flatten(),
+                words: notes.and_then(|notes| notes.words(place)),
             }
         };
         let tube_event = |(place, (change, cause)): (usize, (&TubeChange, Cause))| Event {
@@ -206,6 +246,7 @@ impl Hub {
             mark: mark.0,
             is_outrun: false,
             payload: None,
+            words: None,
         };
         for subscriber in &self.subscribers.lock().list {
             let tubes = tubes.clone().enumerate().map(tube_event);
@@ -223,8 +264,11 @@ impl Hub {
     }
 }
 
-impl PayloadSubscribers for Hub {
+impl EventSubscribers for Hub {
     fn payloads_of(&self, tube: &str) -> bool {
+        if !self.want_payloads() {
+            return false;
+        }
         let subscribers = &self.subscribers.lock().list;
         subscribers.iter().any(|subscriber| subscriber.selector.payloads_of(tube))
     }
@@ -233,6 +277,10 @@ impl PayloadSubscribers for Hub {
         let subscribers = &self.subscribers.lock().list;
         let wanting = subscribers.iter().filter(|subscriber| subscriber.options.payloads);
         wanting.map(|subscriber| subscriber.options.bytes_kept).max().unwrap_or(0)
+    }
+
+    fn want_payloads(&self) -> bool {
+        self.wanting.load(Ordering::Acquire) > 0
     }
 }
 
@@ -325,6 +373,11 @@ debug!(
     "from": &this.from,
     "to": &this.to,
     "cause": &this.cause,
+    "holder": &this.holder(),
+    "failure_group": &this.failure_group(),
+    "message": &this.message(),
+    "to_tube": &this.to_tube(),
+    "payload_generation": &this.payload_generation(),
     "payload_bytes": &this.payload().map(<[u8]>::len)
 );
 

@@ -39,8 +39,9 @@ pub struct HistoryEntry {
     pub held_for: Option<Duration>,
     /// The failure group, of a failure that has one.
     pub group: Option<String>,
-    /// The tube that the task has left, of [`Moved`](HistoryEvent::Moved) and
-    /// [`Advanced`](HistoryEvent::Advanced).
+    /// The tube that the task has left, of [`Moved`](HistoryEvent::Moved),
+    /// [`Advanced`](HistoryEvent::Advanced), and a [`PutAgain`](HistoryEvent::PutAgain) into
+    /// another tube.
     pub tube: Option<String>,
     /// The error, the reason, or the line that was logged, cut to 1024 bytes.
     pub text: String,

@@ -102,6 +102,14 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// The error, or the caller's text.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Buried(text) | Self::Undecodable(text) | Self::Trashed(text) => text,
+            Self::Failed { message, .. } | Self::Exhausted { message, .. } => message,
+        }
+    }
+
     /// The failure group that a task buried so stands in, if it stands in one.
     pub(crate) fn failure_group(&self) -> Option<&str> {
         match self {

@@ -70,6 +70,7 @@ mod limit;
 mod listing;
 mod lost;
 mod moves;
+mod notices;
 mod numbers;
 mod open;
 mod order;
