@@ -43,8 +43,9 @@ pub struct Event {
 impl Event {
     /// The task's payload, also after a removal, if the reader asked for it with
     /// [`EventOptions::payloads`], [`EventFilter::payloads`] or
-    /// [`Tube::on_task_change_with_payload`]. `None` also if it could not be read, and for steps of
-    /// a transaction that happened before the reader asked.
+    /// [`Tube::on_task_change_with_payload`]. `None` also if it could not be read, for the end of a
+    /// finished task in whose place a new one is put, and for steps of a transaction that happened
+    /// before the reader asked.
     ///
     /// [`EventFilter::payloads`]: crate::EventFilter::payloads
     /// [`Tube::on_task_change_with_payload`]: crate::Tube::on_task_change_with_payload
@@ -64,6 +65,25 @@ impl Event {
 
     /// The failure group of a [`fail`](crate::Task::fail), of a retry that gave one, and of a task
     /// that has used up its attempts.
+    ///
+    /// ```
+    /// use tubewell::{Cause, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let ada = queue.consumer("ada")?;
+    /// tube.put(b"hello")?;
+    /// let events = queue.events();
+    /// tube.by(&ada).take()?.fail("address", "no such street")?;
+    /// queue.close()?;
+    /// let failed = events.last().unwrap();
+    /// assert_eq!((failed.cause, failed.holder()), (Cause::Bury, Some("ada")));
+    /// assert_eq!(failed.failure_group(), Some("address"));
+    /// assert_eq!(failed.message(), Some("no such street"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn failure_group(&self) -> Option<&str> {
         self.words.as_ref()?.failure_group.as_deref()
     }
@@ -77,6 +97,23 @@ impl Event {
     /// The tube that the task goes to, of a step by which it leaves one for another, or for the
     /// same again: by [`Advance`](Cause::Advance), by [`Move`](Cause::Move), and by a put of its
     /// key.
+    ///
+    /// ```
+    /// use tubewell::{Cause, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (fetch, parse) = (queue.tube("fetch")?, queue.tube("parse")?);
+    /// fetch.put(b"hello")?;
+    /// let mut task = fetch.take()?;
+    /// let events = queue.events();
+    /// task.advance(&parse)?;
+    /// let left = events.recv().unwrap();
+    /// assert_eq!((&*left.tube, left.cause), ("fetch", Cause::Advance));
+    /// assert_eq!(left.to_tube(), Some("parse"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn to_tube(&self) -> Option<&str> {
         self.words.as_ref()?.to_tube.as_deref()
     }

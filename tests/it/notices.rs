@@ -90,8 +90,10 @@ fn noticed(queue: &Queue, filter: EventFilter) -> (Subscription, Receiver<Event>
     (queue.on_event(filter, report).unwrap(), received)
 }
 
+type End = fn(&Queue, &Tube, Task);
+
 /// Every way in which a lease is got, kept and ended.
-const ENDS: [(fn(&Queue, &Tube, Task), Cause); 20] = [
+const ENDS: [(End, Cause); 20] = [
     (|_, _, task| task.ack().unwrap(), Cause::Ack),
     (|_, _, task| task.release().unwrap(), Cause::Release),
     (|_, _, task| task.retry("no").unwrap(), Cause::Retry),
