@@ -511,16 +511,26 @@ impl<'a> Transition<'a> {
     }
 
     /// Records the step for publication, while the payload row still exists.
-    #[inline]
+    #[inline(always)]
     fn record(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
         self.publish(ctx, cause);
         match ctx.wants {
-            Some(wants) => {
-                self.note_words(ctx, cause)?;
-                record_payload(ctx, self.task, wants)
-            }
+            Some(wants) => self.note(ctx, cause, wants),
             None => Ok(()),
         }
+    }
+
+    /// Notes what events say of the last step besides the step.
+    #[cold]
+    #[inline(never)]
+    fn note(
+        &self,
+        ctx: &mut OpContext<'_>,
+        cause: Cause,
+        wants: &dyn EventSubscribers,
+    ) -> Result<()> {
+        self.note_words(ctx, cause)?;
+        record_payload(ctx, self.task, wants)
     }
 
     /// Records the plain step.
@@ -532,7 +542,6 @@ impl<'a> Transition<'a> {
     }
 
     /// Notes the words of the last step, if it has some.
-    #[cold]
     fn note_words(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
         let mut holders = self.to.into_iter().chain(self.from).map(TaskState::holder);
         let holder = holders.find(|holder| *holder != 0).unwrap_or(0);
@@ -573,7 +582,6 @@ impl<'a> Transition<'a> {
 
 /// Adds the payload to the last step, if it is wanted. A damaged or missing payload is left out; an
 /// error means that nothing could be read, and ends the op.
-#[cold]
 fn record_payload(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,
