@@ -133,7 +133,7 @@ impl Effects {
     pub(crate) fn clear(&mut self) {
         self.changes.clear();
         self.changes.shrink_to(KEPT);
-        self.notes = None;
+        self.drop_notes();
         self.wakes.clear();
         self.wakes.shrink_to(KEPT);
         self.deadlines.clear();
@@ -150,6 +150,14 @@ impl Effects {
     pub(crate) fn notes_of_last(&mut self) -> Option<(usize, &mut StepNotes)> {
         let last = self.changes.len().checked_sub(1)?;
         Some((last, self.notes.get_or_insert_default()))
+    }
+
+    /// Frees the notes, once the steps are published.
+    #[inline]
+    pub(crate) fn drop_notes(&mut self) {
+        if self.notes.is_some() {
+            self.notes = None;
+        }
     }
 
     /// Bytes of the payloads that were read for events.

@@ -290,6 +290,7 @@ pub(crate) fn forget_moved(
 }
 
 /// Removes a task from its tube. What stands apart of its payload stays.
+#[inline(always)]
 pub(crate) fn remove(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,

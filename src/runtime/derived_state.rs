@@ -204,7 +204,7 @@ impl DerivedState {
         let tubes = &self.tubes;
         let name = |tube: u32| tubes.get(&tube).map_or_else(|| "".into(), |tube| tube.name.clone());
         hub.send(name, effects, mark);
-        effects.notes = None;
+        effects.drop_notes();
         for (number, border) in effects.borders.drain(..) {
             if let Some(state) = self.tubes.get_mut(&number) {
                 state.tube.border = Some(border);
