@@ -18,6 +18,7 @@ pub(crate) mod advance;
 pub(crate) mod receipt;
 pub(crate) mod put;
 pub(crate) mod put_again;
+pub(crate) mod copy;
 pub(crate) mod take;
 pub(crate) mod resume;
 pub(crate) mod adopt;

@@ -233,8 +233,7 @@ impl<T: ?Sized> Tube<T> {
         Ok(put)
     }
 
-    /// Writes the encoded payload into a row, and its place if the tube has a placement and it is
-    /// registered.
+    /// Writes the encoded payload into a row, and its place.
     #[inline]
     fn fill<'a>(
         &self,
@@ -246,13 +245,19 @@ impl<T: ?Sized> Tube<T> {
         row.payload = encode(payload, buffer)
             .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
         (row.codec, row.version) = (codec, version);
+        self.place(row, place);
+        Ok(())
+    }
+
+    /// Writes its place into a row, if the tube has a placement and it is registered.
+    #[inline(always)]
+    pub(super) fn place<'a>(&self, row: &mut NewRow<'a>, place: &'a mut Option<Place>) {
         if let Some(name) = &self.placement
             && let Some(placement) = self.hold.placements.get(&**name)
         {
             let found = placement.place(&PutView::of(row));
             row.placed = Some(place.insert(found).placed());
         }
-        Ok(())
     }
 }
 
@@ -356,7 +361,7 @@ setters! {
 impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     /// Without options.
     #[inline(always)]
-    fn of(tube: &'a Tube<T>, payload: P) -> Self {
+    pub(super) fn of(tube: &'a Tube<T>, payload: P) -> Self {
         let (row, extras) = (NewRow::PLAIN, tube.kind.as_deref().map(Extras::of_kind));
         let (holding, durability, room) = (None, tube.durability, Wait::NO);
         Self { tube, payload, row, extras, holding, durability, room }
@@ -622,7 +627,7 @@ impl<T: ?Sized> NewTask<'_, T> {
 }
 
 /// What the tasks of a put have in common.
-type Common<'a> = (NewRow<'a>, Option<&'a Extras<'a>>);
+pub(super) type Common<'a> = (NewRow<'a>, Option<&'a Extras<'a>>);
 
 /// The payload or payloads of a put.
 pub(crate) trait Payloads<T: ?Sized> {

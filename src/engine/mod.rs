@@ -48,6 +48,7 @@ pub(crate) mod timeout;
 pub(crate) mod by_id;
 pub(crate) mod update;
 pub(crate) mod new_row;
+pub(crate) mod copy;
 pub(crate) mod moves;
 pub(crate) mod put;
 pub(crate) mod staging;

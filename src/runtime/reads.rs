@@ -81,23 +81,30 @@ impl Shared {
         number: u32,
         find: impl Fn(&dyn View, &TubeEntry, Now) -> Result<Option<TaskDescription>>,
     ) -> Result<Option<TaskInfo>> {
-        self.catch_up(number)?;
-        let found = self.look_at(|state, now| {
-            let tube = state.tube(number)?;
-            Ok(find(&state.store, &tube, now)?.map(|found| (tube, found)))
+        let found = self.with_payload(number, |view, tube, now| {
+            let Some(found) = find(view, tube, now)? else { return Ok(None) };
+            let payload = found.payload(view, tube)?;
+            Ok(Some((found, payload)))
         })?;
-        let Some((tube, found)) = found else { return Ok(None) };
-        // The task's own row was read with it.
-        let payload = found.payload(&Gathered::default(), &tube)?;
+        Ok(found.map(|(found, payload)| found.with(payload)))
+    }
+
+    /// What `find` finds in a tube, with the payload that it had then.
+    pub(crate) fn with_payload<R>(
+        &self,
+        number: u32,
+        find: impl Fn(&dyn View, &TubeEntry, Now) -> Result<Option<(R, StoredPayload)>>,
+    ) -> Result<Option<(R, Payload)>> {
+        self.catch_up(number)?;
+        let look = |state: &EngineState, now: Now| find(&state.store, &state.tube(number)?, now);
+        let Some((found, payload)) = self.look_at(look)? else { return Ok(None) };
         if let Some(payload) = sound(self.read_payload(payload))? {
-            return Ok(Some(found.with(payload)));
+            return Ok(Some((found, payload)));
         }
         // The task may have gone after it was found. Under the lock that cannot happen.
         self.look_at(|state, now| {
-            let (view, tube) = (&state.store, state.tube(number)?);
-            let Some(found) = find(view, &tube, now)? else { return Ok(None) };
-            let payload = found.payload(view, &tube)?.read(view)?;
-            Ok(Some(found.with(payload)))
+            let Some((found, payload)) = look(state, now)? else { return Ok(None) };
+            Ok(Some((found, payload.read(&state.store)?)))
         })
     }
 

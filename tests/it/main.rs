@@ -40,6 +40,7 @@ mod codec;
 #[cfg(feature = "serde")]
 mod configuration;
 mod consumer;
+mod copies;
 mod damage;
 mod delay;
 mod details;

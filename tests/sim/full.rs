@@ -364,6 +364,7 @@ fn verbs() -> Vec<Verb> {
         ("put with a timeout of nothing", May::Always, |s| {
             s.tube.task(&payload()).wait_for_room(Duration::ZERO).put().map(added)
         }),
+        ("copy_to", May::Always, |s| s.tube.copy_to(s.keyed, &s.tube).map(added)),
         ("put in a transaction", May::Always, |s| {
             let tube = s.tube.clone();
             let done = s.queue.transact(|tx| tx.put(&tube, &payload()));

@@ -1,0 +1,96 @@
+//! What a copy of a task is put with, as one look finds it. Decides nothing: the copy is a put.
+
+use crate::engine::context::damaged;
+use crate::engine::lookup;
+use crate::engine::new_row::{Extras, NewRow};
+use crate::engine::payload::StoredPayload;
+use crate::engine::stored::{StoredTask, TaskState};
+use crate::engine::tube_cache::TubeEntry;
+use crate::format::View;
+use crate::words::backoff::RetryTerms;
+use crate::words::clock::{NEVER, Now};
+use crate::words::error::Result;
+use crate::words::options::Switches;
+use crate::words::task::TaskId;
+use std::time::Duration;
+
+/// A task of which a copy is to be made, without its payload.
+pub(crate) struct Original {
+    stored: StoredTask,
+    priority: i64,
+    /// `Duration::MAX` without end.
+    ttl: Duration,
+    ttr: Duration,
+    retry: RetryTerms,
+}
+
+impl Original {
+    /// The task of this id, with its payload as far as that was read.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, or `Damaged` if one of its rows is damaged.
+    pub(crate) fn of(
+        view: &dyn View,
+        tube: &TubeEntry,
+        id: TaskId,
+        now: Now,
+    ) -> Result<(Self, StoredPayload)> {
+        let (stored, standing) = lookup::find(view, tube, id)?;
+        let stored = stored.whole(view, tube)?;
+        let task = stored.task(tube)?;
+        let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
+        let head = match &standing {
+            TaskState::Delayed(row) => TaskState::undelayed(row, now),
+            standing => standing.head().clone(),
+        };
+        let length = |micros| match micros {
+            NEVER => Duration::MAX,
+            micros => Duration::from_micros(micros),
+        };
+        // The length of a ttl is not stored: it is the time from the put, or the last move, to its
+        // end.
+        let ttl = match head.expires {
+            NEVER => NEVER,
+            expires => expires.saturating_sub(row.lives_since()).max(1),
+        };
+        let (priority, retry) = (task.own_priority(&head), head.retry_terms());
+        let (ttl, ttr) = (length(ttl), length(head.ttr));
+        let payload = task.content(view)?.payload;
+        Ok((Self { stored, priority, ttl, ttr, retry }, payload))
+    }
+
+    /// The row of the copy, in a tube that has these switches. It has no priority and no times
+    /// where the tube has none.
+    pub(crate) fn row<'a>(&'a self, payload: &'a [u8], switches: Switches) -> Result<NewRow<'a>> {
+        let row = self.stored.own().ok_or_else(|| damaged("task"))?;
+        Ok(NewRow {
+            payload,
+            codec: row.codec,
+            version: row.version,
+            priority: Some(self.priority).filter(|_| switches.priority),
+            group: row.group.filter(|group| !group.is_empty()),
+            ttl: Some(self.ttl).filter(|_| switches.timed),
+            ttr: Some(self.ttr).filter(|_| switches.timed),
+            ..NewRow::PLAIN
+        })
+    }
+
+    /// What the copy has besides; usually nothing.
+    pub(crate) fn extras(&self, switches: Switches) -> Option<Box<Extras<'_>>> {
+        let row = self.stored.own()?;
+        let backoff = self.retry.backoff.filter(|_| switches.timed);
+        let retry = RetryTerms { backoff, ..self.retry };
+        let (kind, book, details) = (row.kind(), row.book(), row.details());
+        if retry == RetryTerms::default() && kind.is_none() && book.is_none() && details.is_empty()
+        {
+            return None;
+        }
+        let mut extras = Box::<Extras<'_>>::default();
+        extras.retry = retry;
+        extras.label(|labels| {
+            (labels.kind, labels.book) = (kind, book);
+            labels.details = details.into_iter().collect();
+        });
+        Some(extras)
+    }
+}
