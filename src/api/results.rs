@@ -22,7 +22,7 @@ pub enum Ended {
     /// It is buried. A [kick](Tube::kick) makes it ready again.
     Buried(Box<TaskInfo>),
     /// It is gone: finished in a tube that keeps no finished tasks, deleted, or removed by its ttl
-    /// or by the tube's [`Retention`](crate::Retention).
+    /// or, before the call, by the tube's [`Retention`](crate::Retention).
     Gone,
 }
 
@@ -32,8 +32,9 @@ impl Queue {
     /// [lease time](crate#time); [`Duration::MAX`] is without a limit. It follows a task to other
     /// tubes: an [advance](crate::Task::advance) is no end.
     ///
-    /// A result is there as long as the tube keeps the task. If the tube's retention removes it
-    /// before this call has read it, it is [`Ended::Gone`].
+    /// A result is there as long as the tube keeps the task. If the tube's
+    /// [`Retention`](crate::Retention) removes the task during this call, the call returns it as it
+    /// was; later calls get [`Ended::Gone`].
     ///
     /// ```
     /// use std::time::Duration;

@@ -155,9 +155,11 @@ fn fall_due(
             transition::move_task(ctx, &task, &TaskState::Delayed(row), &to, Cause::Delay)?;
         }
         (Deadline::Ttl, standing) => {
-            let is_kept = standing.head().kept_until() == when;
-            let cause = if is_kept { Cause::Retention } else { Cause::Ttl };
-            transition::erase(ctx, &task, &standing, cause)?;
+            if standing.head().kept_until() == when {
+                transition::retire(ctx, &task, &standing)?;
+            } else {
+                transition::erase(ctx, &task, &standing, Cause::Ttl)?;
+            }
         }
         (Deadline::Ttr, TaskState::Taken(taken)) => {
             lapse(ctx, &task, taken)?;

@@ -7,7 +7,7 @@ use crate::format::key::{Key, Run};
 use crate::format::row::TubeRow;
 use crate::words::clock::{NEVER, Now};
 use crate::words::setting::SettingValue;
-use crate::words::task::{Cause, State, TaskId};
+use crate::words::task::{Cause, State, TaskId, TaskInfo};
 use smallvec::SmallVec;
 
 /// Entries whose memory is kept for the next op.
@@ -125,6 +125,9 @@ pub(crate) struct Effects {
     pub(crate) work: bool,
     /// Payload bytes added to durable tubes, minus those removed.
     pub(crate) durable_bytes: i64,
+    /// Tasks that retentions removed and whose ends calls wait for, as they were. They are taken
+    /// out by the commit, and after a refusal: a plain op does not look at them.
+    pub(crate) retired: Vec<TaskInfo>,
 }
 
 impl Effects {
@@ -233,5 +236,6 @@ impl Effects {
         self.tubes.extend(later.tubes);
         self.work |= later.work;
         self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
+        self.retired.extend(later.retired);
     }
 }

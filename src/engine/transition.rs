@@ -277,6 +277,21 @@ pub(crate) fn erase(
     Ok(())
 }
 
+/// Removes a task that has ended, because its tube keeps it no longer. Calls that wait for its end
+/// get it as it was.
+#[cold]
+pub(crate) fn retire(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, from: &TaskState) -> Result<()> {
+    if ctx.known.is_awaited(task.id) {
+        let found = query::info(ctx, task.tube, task.id, ctx.now).and_then(|found| {
+            let payload = found.payload(ctx, task.tube)?.read(ctx)?;
+            Ok(found.with(payload))
+        });
+        let found = sound(found)?;
+        ctx.effects().retired.extend(found);
+    }
+    erase(ctx, task, from, Cause::Retention)
+}
+
 /// Removes the row that leads to a task, if it came from another tube.
 pub(crate) fn forget_moved(
     ctx: &mut OpContext<'_>,
@@ -391,7 +406,7 @@ impl<'a> Transition<'a> {
             };
             if let (Ok(task), true) = (found.0.task(tube), retention::tag_of(&found.1) == Some(tag))
             {
-                erase(ctx, &task, &found.1, Cause::Retention)?;
+                retire(ctx, &task, &found.1)?;
             }
         }
         Ok(())

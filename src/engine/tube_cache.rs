@@ -3,6 +3,7 @@
 use crate::engine::effects::{Border, NextDue};
 use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;
+use crate::words::task::TaskId;
 use std::ops::Deref;
 
 /// A tube as an op read it.
@@ -53,4 +54,9 @@ pub(crate) trait KnownTubes {
 
     /// A lower bound of its deadlines, if it is cached.
     fn bound(&self, number: u32) -> Option<NextDue>;
+
+    /// Whether calls wait for the end of this task.
+    fn is_awaited(&self, _task: TaskId) -> bool {
+        false
+    }
 }

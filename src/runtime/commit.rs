@@ -298,6 +298,7 @@ impl EngineState {
         if let Err(undone) = written {
             // No caller has seen what it drew.
             self.numbers.next = next;
+            self.draft.effects.retired = Vec::new();
             return Err(self.repair(undone, attempt));
         }
         written
@@ -387,6 +388,7 @@ impl EngineState {
                     self.reopen_after(&error);
                     wants = Some(&WithoutPayloads);
                     self.numbers = before;
+                    self.draft.effects.retired = Vec::new();
                 }
                 decided => return decided,
             }

@@ -14,7 +14,7 @@ use crate::runtime::group_commit::Mark;
 use crate::runtime::live::LiveSettings;
 use crate::words::clock::Now;
 use crate::words::sync::Arc;
-use crate::words::task::{Cause, State, TaskId};
+use crate::words::task::{Cause, State, TaskId, TaskInfo};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
@@ -27,8 +27,8 @@ pub(crate) struct DerivedState {
     pub(crate) live: Arc<LiveSettings>,
     /// Tasks put since the queue was opened.
     pub(crate) tasks_put: u64,
-    /// The tasks whose ends calls wait for, and how many calls.
-    pub(crate) awaited: HashMap<TaskId, usize>,
+    /// The tasks whose ends calls wait for.
+    pub(crate) awaited: HashMap<TaskId, AwaitedTask>,
     /// Of those the ones that took a step, to be published like the outbox. Usually none.
     pub(crate) ends: Option<Box<Ends>>,
     /// Committed, and to be published after the lock is released.
@@ -45,6 +45,15 @@ struct TubeState {
     /// A lower bound of its first deadlines.
     next: NextDue,
     calls: TubeCounters,
+}
+
+/// A task whose end calls wait for.
+#[derive(Default)]
+pub(crate) struct AwaitedTask {
+    /// How many calls.
+    pub(crate) calls: usize,
+    /// The task as it was before a retention removed it, if one has.
+    pub(crate) retired: Option<Arc<TaskInfo>>,
 }
 
 /// How many tasks each cause has moved in a tube since the queue was opened.
@@ -106,6 +115,10 @@ impl KnownTubes for DerivedState {
     fn bound(&self, number: u32) -> Option<NextDue> {
         self.visit();
         self.tubes.get(&number).map(|state| state.next)
+    }
+
+    fn is_awaited(&self, task: TaskId) -> bool {
+        self.awaited.contains_key(&task)
     }
 }
 
@@ -226,9 +239,15 @@ impl DerivedState {
         }
     }
 
-    /// Notes the steps of the tasks whose ends calls wait for.
+    /// Notes the steps of the tasks whose ends calls wait for, and keeps those that are removed as
+    /// long as the calls wait.
     #[cold]
-    fn publish_ends(&mut self, effects: &Effects) {
+    fn publish_ends(&mut self, effects: &mut Effects) {
+        for retired in effects.retired.drain(..) {
+            if let Some(awaited) = self.awaited.get_mut(&retired.id) {
+                awaited.retired = Some(Arc::new(retired));
+            }
+        }
         let ends = self.ends.get_or_insert_default();
         let tasks = effects.changes.iter().map(|change| change.task);
         ends.tasks.extend(tasks.filter(|task| self.awaited.contains_key(task)));
