@@ -30,6 +30,8 @@ pub struct TubeStats {
     pub delayed: u64,
     /// Tasks that a taker holds, or that wait for a consumer's grace to end.
     pub taken: u64,
+    /// Those of them that are [stalled](crate::Lapse): their ttr is over, and their grace is not.
+    pub stalled: u64,
     /// Buried tasks, without those in the trash.
     pub buried: u64,
     /// Tasks in the trash, which count in no state and not against the capacity.
@@ -179,6 +181,7 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
         [State::Ready, State::Delayed, State::Taken, State::Buried, State::Done].map(in_state);
     TubeStats {
         trashed: query::trashed(&state.store, &tube),
+        stalled: state.derived.stalled(tube.number),
         tube: tube.row.name,
         ready,
         delayed,

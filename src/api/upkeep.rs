@@ -34,7 +34,9 @@ impl Queue {
             core.enter()?;
             let _writer = core.writer();
             let mut lines = Vec::new();
-            core.reading()?.store.check(&mut |line| lines.push(line), audit::audit)?;
+            let mut state = core.reading()?;
+            state.store.check(&mut |line| lines.push(line), audit::audit)?;
+            lines.extend(state.check_counted()?);
             Ok(lines)
         })
     }

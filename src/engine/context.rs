@@ -255,7 +255,8 @@ impl<'a> OpContext<'a> {
         cause: Option<Cause>,
     ) -> Result<()> {
         self.set(key::tube(number), row.encode())?;
-        let change = TubeChange { number, row: Some(Box::new(row)), cause, setting: None };
+        let row = Some(Box::new(row));
+        let change = TubeChange { number, row, cause, setting: None, stalled: 0 };
         self.draft.effects.tubes.push(change);
         Ok(())
     }

@@ -179,6 +179,7 @@ fn lapse(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result
     }
     if let Some(stalled) = lapse::stalled(task.tube, &taken) {
         let (from, to) = (TaskState::Taken(taken), TaskState::Taken(stalled));
+        ctx.effects().count_stalled(task.tube.number, 1);
         return transition::move_task(ctx, task, &from, &to, Cause::Stall);
     }
     let wait = match terms.to {

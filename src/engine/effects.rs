@@ -33,6 +33,8 @@ pub(crate) struct TubeChange {
     pub(crate) cause: Option<Cause>,
     /// The setting that has changed, if one has.
     pub(crate) setting: Option<Box<SettingChange>>,
+    /// How many more of its tasks are stalled. Then it is no other change.
+    pub(crate) stalled: i64,
 }
 
 /// A setting that has changed.
@@ -192,6 +194,17 @@ impl Effects {
     pub(crate) fn added_deadlines(&self, tube: u32) -> NextDue {
         let added = self.deadlines.iter().filter(|(number, _)| *number == tube);
         added.fold(NextDue::NONE, |bound, (_, next)| bound.earlier(*next))
+    }
+
+    /// Counts a stall that begins, or with a minus one that ends.
+    #[cold]
+    pub(crate) fn count_stalled(&mut self, number: u32, stalled: i64) {
+        self.tubes.push(TubeChange { number, row: None, cause: None, setting: None, stalled });
+    }
+
+    /// Whether a tube itself has changed.
+    pub(crate) fn changes_tubes(&self) -> bool {
+        self.tubes.iter().any(|change| change.stalled == 0)
     }
 
     /// Moves the border of a tube's fresh tasks.

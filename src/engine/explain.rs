@@ -26,7 +26,10 @@ pub(crate) fn explain(
         State::Ready => ready(view, tube, id, now)?,
         State::Taken => {
             let (holder, lease_left) = (summary.holder, summary.lease_left);
-            vec![WhyNot::Running { holder, lease_left }]
+            let grace_left = |left| (left != Duration::MAX).then_some(left);
+            let stalled = |left| WhyNot::Stalled { grace_left: grace_left(left) };
+            let running = WhyNot::Running { holder, lease_left };
+            [running].into_iter().chain(summary.grace_left.map(stalled)).collect()
         }
         State::Delayed => vec![WhyNot::Delayed { left: summary.delay_left }],
         State::Buried => {

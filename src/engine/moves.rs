@@ -300,6 +300,7 @@ impl Move<'_> {
                 transition::put(ctx, new, next, Cause::Move)?;
             }
         }
+        transition::end_stall(ctx, old.tube, standing);
         if self.which.ends_reports() {
             reports::erase(ctx, old, standing.head());
         }

@@ -194,6 +194,21 @@ pub(crate) fn count(view: &dyn View, tube: &TubeEntry, state: State) -> u64 {
     }
 }
 
+/// How many tasks of a tube are stalled, by their rows. Reads all leases.
+///
+/// # Errors
+/// `Damaged` if the row of one is damaged.
+pub(crate) fn stalled(view: &dyn View, tube: &TubeEntry) -> Result<u64> {
+    let mut rows = Scan::over(tube.range(Tag::Taken));
+    let mut stalled = 0;
+    while let Some((_, row)) = rows.next(view)? {
+        let row = row.as_deref().and_then(TakenRow::decode);
+        let (_, (taken, _)) = row.ok_or_else(|| damaged("taken"))?;
+        stalled += u64::from(taken.is_stalled());
+    }
+    Ok(stalled)
+}
+
 /// A task that was found. Its payload may be in pieces, and is read only if the caller wants it.
 pub(crate) struct TaskDescription {
     stored: StoredTask,

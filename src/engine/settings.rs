@@ -211,7 +211,7 @@ fn publish(
     let cause = Some(if value.is_some() { Cause::SetSetting } else { Cause::UnsetSetting });
     let setting = Some(Box::new(SettingChange { name: name.into(), value }));
     let row = row.map(Box::new);
-    ctx.effects().tubes.push(TubeChange { number, row, cause, setting });
+    ctx.effects().tubes.push(TubeChange { number, row, cause, setting, stalled: 0 });
 }
 
 /// Enters the features that these options of a tube need.

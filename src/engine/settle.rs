@@ -343,6 +343,9 @@ fn keep(
         Verdict::Touch(how) => {
             let mut to = taken.clone();
             lapse::extend(&mut to, *how, ctx.now.lease);
+            if taken.is_stalled() && !to.is_stalled() {
+                ctx.effects().count_stalled(task.tube.number, -1);
+            }
             (TaskState::Taken(to), Cause::Touch, task.place)
         }
         // Not charged.

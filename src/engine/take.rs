@@ -405,7 +405,12 @@ fn take(
 /// What a new lease ends: the stall of the one before, and the rank ahead of every priority.
 /// Returns the task's own rank, if it stood ahead.
 #[cold]
-fn begin_again(head: &mut TaskProgress) -> Option<Rank> {
+fn begin_again(
+    ctx: &mut OpContext<'_>,
+    (tube, standing): (&TubeEntry, &TaskState),
+    head: &mut TaskProgress,
+) -> Option<Rank> {
+    transition::end_stall(ctx, tube, standing);
     head.end_stall();
     head.take_own_rank()
 }
@@ -424,7 +429,10 @@ pub(crate) fn hand_out(
     let deadline = since.saturating_add(head.ttr);
     let TaskProgress { attempts, deliveries, ttr, .. } = head;
     // Most tasks have no section.
-    let own = if head.extension.is_empty() { None } else { begin_again(&mut head) };
+    let own = match head.extension.is_empty() {
+        true => None,
+        false => begin_again(ctx, (task.tube, standing), &mut head),
+    };
     let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline });
     let priority = match own {
         None => {

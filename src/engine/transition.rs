@@ -125,6 +125,14 @@ fn unstalled(to: &TaskState) -> Option<TaskState> {
     })
 }
 
+/// Counts that a task is no more stalled, if it was.
+#[cold]
+pub(crate) fn end_stall(ctx: &mut OpContext<'_>, tube: &TubeEntry, from: &TaskState) {
+    if matches!(from, TaskState::Taken(row) if row.is_stalled()) {
+        ctx.effects().count_stalled(tube.number, -1);
+    }
+}
+
 /// Moves a task from one standing to another, with all rows that hang on it. Its payload, its key
 /// and its place are not its business: see [`put`] and [`erase`].
 pub(crate) fn move_task(
@@ -140,6 +148,7 @@ pub(crate) fn move_task(
             .carry_out(ctx, cause);
     }
     if let Some(to) = unstalled(to) {
+        end_stall(ctx, task.tube, from);
         return move_task(ctx, task, from, &to, cause);
     }
     Transition { task, from: Some(from), to: Some(to), before: None }.carry_out(ctx, cause)
@@ -157,6 +166,7 @@ pub(crate) fn move_to_rank(
         return move_task(ctx, task, from, to, cause);
     }
     if let Some(to) = unstalled(to) {
+        end_stall(ctx, task.tube, from);
         return move_to_rank(ctx, task, (from, &to), place, cause);
     }
     let home = if let TaskState::Fresh(_) = from { fresh::leave(ctx, task) } else { task.home };
@@ -271,6 +281,7 @@ pub(crate) fn erase(
     }
     // Most tasks have no section, and so neither a history nor reports.
     if !from.head().extension.is_empty() {
+        end_stall(ctx, task.tube, from);
         history::erase(ctx, task, from.head());
         reports::erase(ctx, task, from.head());
     }
@@ -349,8 +360,9 @@ pub(crate) fn restate(
 pub(crate) fn suspend(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result<()> {
     let mut to = TakenRow { deadline: NEVER, since: NEVER, ..taken.clone() };
     to.head.end_stall();
-    let to = TaskState::Taken(to);
-    let from = Some(&TaskState::Taken(taken));
+    let (from, to) = (TaskState::Taken(taken), TaskState::Taken(to));
+    end_stall(ctx, task.tube, &from);
+    let from = Some(&from);
     Transition { task, from, to: Some(&to), before: None }.step(ctx)
 }
 

@@ -157,6 +157,7 @@ impl Op for Drop {
             row: None,
             cause: Some(Cause::DropTube),
             setting: None,
+            stalled: 0,
         });
         settings::forget(ctx, self.tube)?;
         clear(ctx, tube.run())?;

@@ -127,6 +127,27 @@ impl EngineState {
         (1..self.numbers.next.ids).contains(&id.get())
     }
 
+    /// A line about each tube of which more or fewer tasks are stalled than are counted. Reads the
+    /// leases of all tubes.
+    pub(crate) fn check_counted(&self) -> Result<Vec<String>> {
+        let mut lines = Vec::new();
+        // Read-only the leases are those of an earlier process, and void.
+        let numbers = match self.health.is_read_only() {
+            true => Vec::new(),
+            false => query::sound_numbers(&self.store)?,
+        };
+        for number in numbers {
+            let (tube, counted) = (self.tube(number)?, self.derived.stalled(number));
+            // What is damaged the audit reports.
+            let stalled = sound(query::stalled(&self.store, &tube))?;
+            if let Some(stalled) = stalled.filter(|stalled| *stalled != counted) {
+                let name = &tube.row.name;
+                lines.push(format!("tube {name:?}: {stalled} stalled tasks, counted {counted}"));
+            }
+        }
+        Ok(lines)
+    }
+
     /// Loads the settings, and the tubes and their deadlines, at open.
     pub(crate) fn learn(&mut self) -> Result<()> {
         self.derived.live.load(settings::of_opening(&self.store)?);
@@ -462,7 +483,7 @@ impl<O: Op> Op for AfterWork<'_, O> {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let more = self.work.decide(ctx)?;
         // An op sees the row of its tube as it was before the decision.
-        let has_tube_changed = !ctx.effects().tubes.is_empty();
+        let has_tube_changed = ctx.effects().changes_tubes();
         if more || has_tube_changed { Ok(None) } else { self.op.decide(ctx).map(Some) }
     }
 }

@@ -45,6 +45,8 @@ struct TubeState {
     /// A lower bound of its first deadlines.
     next: NextDue,
     calls: TubeCounters,
+    /// Its stalled tasks. At an opening there are none: every lease is void.
+    stalled: u64,
 }
 
 /// A task whose end calls wait for.
@@ -128,6 +130,11 @@ impl DerivedState {
         self.tubes.get(&number).map_or([0; CAUSES], |state| state.calls)
     }
 
+    /// How many tasks of a tube are stalled.
+    pub(crate) fn stalled(&self, number: u32) -> u64 {
+        self.tubes.get(&number).map_or(0, |state| state.stalled)
+    }
+
     /// The run of a tube, and a lower bound of its deadlines.
     #[inline]
     pub(crate) fn run_and_bound(&self, number: u32) -> Option<(Run, &NextDue)> {
@@ -170,21 +177,27 @@ impl DerivedState {
             let same_run = state.tube.run() == row.run;
             state.tube.row = row;
             if !same_run {
-                state.tube.border = border;
+                (state.tube.border, state.stalled) = (border, 0);
                 self.set_bound(number, NextDue::NONE);
             }
             return;
         }
         let name = row.name.as_str().into();
         let tube = TubeEntry { number, row, border };
-        let state = TubeState { tube, name, next: NextDue::NONE, calls: [0; CAUSES] };
+        let state = TubeState { tube, name, next: NextDue::NONE, calls: [0; CAUSES], stalled: 0 };
         self.tubes.insert(number, state);
     }
 
-    /// Puts the rows of tubes into the state, and takes those out that are gone.
+    /// Puts the rows of tubes into the state, takes those out that are gone, and counts stalls.
     #[cold]
     fn change_tubes(&mut self, effects: &mut Effects) {
-        for TubeChange { number, row, setting, .. } in effects.tubes.drain(..) {
+        for TubeChange { number, row, setting, stalled, .. } in effects.tubes.drain(..) {
+            if stalled != 0 {
+                if let Some(state) = self.tubes.get_mut(&number) {
+                    state.stalled = state.stalled.saturating_add_signed(stalled);
+                }
+                continue;
+            }
             match (row, setting) {
                 (Some(row), _) => self.set_tube(number, *row),
                 (None, Some(setting)) => self.live.change(&setting.name, setting.value.as_ref()),
@@ -251,7 +264,7 @@ impl DerivedState {
         let ends = self.ends.get_or_insert_default();
         let tasks = effects.changes.iter().map(|change| change.task);
         ends.tasks.extend(tasks.filter(|task| self.awaited.contains_key(task)));
-        ends.cleared |= !effects.tubes.is_empty();
+        ends.cleared |= effects.changes_tubes();
     }
 
     #[inline]

@@ -37,7 +37,7 @@ impl Drop for Awaited<'_> {
 }
 
 impl Shared {
-    /// Waits until the task ends. `None` if the wait is over. From its beginning on a retention that
+    /// Waits until the task ends. `None` if the wait is over. While it waits a retention that
     /// removes the task takes nothing from the call.
     pub(crate) fn wait_for_end(&self, id: TaskId, wait: Wait<'_>) -> Result<Option<TaskEnd>> {
         self.enter()?;

@@ -30,6 +30,12 @@ pub enum WhyNot {
         /// What is left of the lease, if that has a deadline.
         lease_left: Option<Duration>,
     },
+    /// The ttr of its lease is over, and its [grace](crate::Lapse::grace) is not: its holder may
+    /// still settle it.
+    Stalled {
+        /// What is left of the grace; None without an end.
+        grace_left: Option<Duration>,
+    },
     /// Its delay has not ended.
     Delayed {
         /// How long it still waits; None without an end.
@@ -84,6 +90,10 @@ impl fmt::Display for WhyNot {
                     None => f.write_str("a taker holds it")?,
                 }
                 left(f, lease_left)
+            }
+            Self::Stalled { grace_left } => {
+                f.write_str("its ttr is over, it is in its grace")?;
+                left(f, grace_left)
             }
             Self::Delayed { left: time } => {
                 f.write_str("its delay has not ended")?;

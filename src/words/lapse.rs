@@ -29,6 +29,7 @@ use std::time::Duration;
 /// clock.advance(Duration::from_secs(60));
 /// queue.tick()?;
 /// assert!(tube.peek(task.id())?.is_stalled());
+/// assert_eq!(tube.stats()?.stalled, 1);
 /// task.renew()?; // in time
 /// assert!(!tube.peek(task.id())?.is_stalled());
 ///

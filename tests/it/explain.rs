@@ -72,6 +72,23 @@ fn a_group_of_several_in_flight_is_busy_at_its_number() {
 }
 
 #[test]
+fn a_delayed_task_that_holds_its_group_keeps_it_busy() {
+    let queue = queue();
+    let options = TubeOptions::default().hold_group_while_delayed(true);
+    let tube = queue.create_tube("t", options).unwrap();
+    let first = tube.task(b"a").group("g").put().unwrap();
+    let second = tube.task(b"b").group("g").put().unwrap();
+    let why = |id| queue.explain(id).unwrap().reasons;
+    tube.take().unwrap().retry_after("no", secs(9)).unwrap();
+    assert_eq!(why(first), [WhyNot::Delayed { left: Some(secs(9)) }]);
+    assert_eq!(why(second), [WhyNot::GroupBusy { group: "g".into(), in_flight: 1 }]);
+    assert!(tube.try_take().unwrap().is_none());
+    tube.update(first).delay(secs(0)).apply().unwrap();
+    assert_eq!(why(first), [WhyNot::IsNext]);
+    assert_eq!(why(second), [WhyNot::BehindInGroup { group: "g".into(), first }]);
+}
+
+#[test]
 fn it_reads_as_a_sentence() {
     let queue = queue();
     let tube = queue.tube("mail").unwrap();

@@ -399,7 +399,91 @@ fn a_stalled_task_is_told_as_running() {
     clock.advance(secs(12));
     queue.tick().unwrap();
     let why = queue.explain(task.id()).unwrap().reasons;
-    assert_eq!(why, [WhyNot::Running { holder: None, lease_left: Some(secs(0)) }]);
+    let running = WhyNot::Running { holder: None, lease_left: Some(secs(0)) };
+    assert_eq!(why, [running, WhyNot::Stalled { grace_left: Some(secs(3)) }]);
+    let text = queue.explain(task.id()).unwrap().to_string();
+    assert!(text.ends_with("its ttr is over, it is in its grace, for 3s more"), "{text}");
     task.ack().unwrap();
     assert_eq!(tube.try_take().unwrap().map(|_| next(&tube)), None);
+}
+
+#[test]
+fn stalled_tasks_are_counted_however_their_stall_ends() {
+    type End = fn(&Queue, &Tube, Task);
+    let ends: [End; 14] = [
+        |_, _, task| task.ack().unwrap(),
+        |_, _, task| task.release().unwrap(),
+        |_, _, task| task.snooze(secs(9)).unwrap(),
+        |_, _, task| task.retry("no").unwrap(),
+        |_, _, task| task.bury("no").unwrap(),
+        |_, _, task| task.trash("no").unwrap(),
+        |_, _, task| task.renew().unwrap(),
+        |_, _, task| drop(task),
+        |_, tube, task| tube.delete(task.id()).unwrap(),
+        |_, tube, task| assert!(tube.complete_by_id(task.id()).unwrap()),
+        |_, tube, task| _ = tube.force_timeout(&[task.id()]).unwrap(),
+        |_, tube, task| tube.move_to(task.id(), tube).apply().unwrap(),
+        |queue, tube, task| {
+            tube.move_to(task.id(), &queue.tube("other").unwrap()).apply().unwrap();
+        },
+        |_, tube, _task| _ = tube.truncate().unwrap(),
+    ];
+    for (at, end) in ends.into_iter().enumerate() {
+        let (queue, tube, clock) = graced();
+        let (task, other) = (one(&tube), one(&tube));
+        let stalled = || {
+            assert_eq!(queue.check().unwrap(), [""; 0], "end {at}");
+            tube.stats().unwrap().stalled
+        };
+        assert_eq!(stalled(), 0);
+        clock.advance(secs(12));
+        assert_eq!((stalled(), tube.stats().unwrap().taken), (2, 2));
+        let left = u64::from(at < 13);
+        end(&queue, &tube, task);
+        assert_eq!(stalled(), left, "end {at}");
+        assert_eq!(queue.overview().unwrap()[0].stats.stalled, left);
+        // The grace of the other one ends.
+        clock.advance(secs(3));
+        assert_eq!(stalled(), 0, "end {at}");
+        drop(other);
+    }
+}
+
+#[test]
+fn a_stall_is_counted_through_consumers_transactions_and_openings() {
+    let (_home, path) = home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    // Without an end of the grace there is no deadline.
+    let options = TubeOptions::default().ttr(secs(10)).lapse(Lapse::new().grace(Duration::MAX));
+    let tube = queue.create_tube("lone", options).unwrap();
+    let worker = queue.consumer("worker").unwrap();
+    let by = tube.by(&worker);
+    let stalled = || {
+        assert_eq!(queue.check().unwrap(), [""; 0]);
+        tube.stats().unwrap().stalled
+    };
+    tube.put_many([&b"a"[..]; 4]).unwrap();
+    let mut held = by.take_many(4).unwrap();
+    clock.advance(secs(10));
+    assert_eq!(stalled(), 4);
+    let task = held.pop().unwrap();
+    task.progress(50, "half").unwrap();
+    task.touch(secs(60)).unwrap();
+    assert_eq!(stalled(), 3);
+    let task = held.pop().unwrap();
+    queue.transact(|tx| tx.ack(&task)).unwrap();
+    assert_eq!(stalled(), 2);
+    let next = queue.consumer("next").unwrap();
+    held.into_iter().for_each(|task| _ = task.detach());
+    worker.close().unwrap();
+    drop(next);
+    assert_eq!(stalled(), 0);
+    tube.take().unwrap().detach();
+    clock.advance(secs(10));
+    assert_eq!(stalled(), 1);
+    queue.close().unwrap();
+    let queue = still().0.open(&path).unwrap();
+    assert_eq!(queue.tube("lone").unwrap().stats().unwrap().stalled, 0);
+    close_sound(queue);
 }
