@@ -227,12 +227,12 @@ impl Queue {
     ///
     /// [`TaskSummary::tube`]: crate::TaskSummary::tube
     pub fn find(&self, id: TaskId) -> Result<TaskInfo> {
-        self.call("find", |core| in_any_tube(id, core.find(id, &mut None)))
+        self.call("find", |core| in_any_tube(id, core.find(id)))
     }
 
     /// The tasks of these ids, whatever their tubes, in the order of the ids; those that no tube
-    /// has are left out. Each is read when the iterator comes to it, first in the tube of the one
-    /// before it. An item is an error where [`find`](Queue::find) returns one.
+    /// has are left out. Each is read when the iterator comes to it. As of every call about a task of
+    /// any tube the search begins in the tube where the last one was found. An item is an error where [`find`](Queue::find) returns one.
     ///
     /// ```
     /// use tubewell::{Queue, Result};
@@ -253,9 +253,8 @@ impl Queue {
         &self,
         ids: impl IntoIterator<Item = TaskId>,
     ) -> impl Iterator<Item = Result<TaskInfo>> {
-        let mut last = None;
         ids.into_iter().filter_map(move |id| {
-            let found = self.call("find", |core| core.find(id, &mut last));
+            let found = self.call("find", |core| core.find(id));
             found.map_err(|error| error.on_task(id)).transpose()
         })
     }

@@ -83,7 +83,7 @@ impl Shared {
                 return Err(Error::new(ErrorKind::TaskNotFound).because(text));
             }
         }
-        match self.find(id, &mut None)? {
+        match self.find(id)? {
             None => Ok(Some(TaskEnd::Gone)),
             Some(task) if matches!(task.state, State::Done | State::Buried) => {
                 Ok(Some(TaskEnd::Kept(Box::new(task))))

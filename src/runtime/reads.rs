@@ -21,6 +21,7 @@ use crate::words::explain::Explanation;
 use crate::words::history::History;
 use crate::words::limits::{PAGE_BYTES, PAGE_TASKS, PIECES_OF_STEP, TUBES_OF_STEP};
 use crate::words::options::Durability;
+use crate::words::sync::Ordering;
 use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -108,12 +109,10 @@ impl Shared {
         })
     }
 
-    /// A task of any tube, with its payload. `first` is looked into first, and is then the tube
-    /// that has the task.
-    pub(crate) fn find(&self, id: TaskId, first: &mut Option<u32>) -> Result<Option<TaskInfo>> {
+    /// A task of any tube, with its payload.
+    pub(crate) fn find(&self, id: TaskId) -> Result<Option<TaskInfo>> {
         loop {
-            let Some(number) = self.tube_with(id, *first)? else { return Ok(None) };
-            *first = Some(number);
+            let Some(number) = self.tube_with(id)? else { return Ok(None) };
             match self.peek(number, |view, tube, now| query::info(view, tube, id, now).map(Some)) {
                 Err(error) if error.is_not_found() => {
                     if !self.has_moved(id)? {
@@ -128,7 +127,7 @@ impl Shared {
     /// The history of a task of any tube; `None` if no tube has the task.
     pub(crate) fn history(&self, id: TaskId) -> Result<Option<History>> {
         loop {
-            let Some(number) = self.tube_with(id, None)? else { return Ok(None) };
+            let Some(number) = self.tube_with(id)? else { return Ok(None) };
             self.catch_up(number)?;
             let read = |state: &EngineState, now| {
                 let tube = state.tube(number)?;
@@ -151,10 +150,20 @@ impl Shared {
         self.look(|view, _| Ok(query::moved_to(view, id)?.is_some()))
     }
 
-    /// The tube that has this task. Looks into `first`, if it is given, then into the tube that a
-    /// row names, if the task came from another one, and then into a few tubes at a time, so that
-    /// what the engine's lock is held for does not depend on the number of tubes.
-    pub(crate) fn tube_with(&self, id: TaskId, first: Option<u32>) -> Result<Option<u32>> {
+    /// The tube that has this task. Looks first where the last one was found, by whatever call.
+    pub(crate) fn tube_with(&self, id: TaskId) -> Result<Option<u32>> {
+        let last = self.last_found.load(Ordering::Relaxed) as u32;
+        let found = self.search_tubes(id, last)?;
+        if let Some(number) = found.filter(|number| *number != last) {
+            self.last_found.store(number as usize, Ordering::Relaxed);
+        }
+        Ok(found)
+    }
+
+    /// Looks into the tube `first`, then into the one that a row names, if the task came from
+    /// another one, and then into a few tubes at a time, so that what the engine's lock is held for
+    /// does not depend on the number of tubes.
+    fn search_tubes(&self, id: TaskId, first: u32) -> Result<Option<u32>> {
         let look_into = |state: &EngineState, numbers: &[u32]| {
             for number in numbers {
                 let tube = match state.tube(*number) {
@@ -172,7 +181,7 @@ impl Shared {
         };
         let look_where_known = |state: &EngineState, _| {
             let moved = query::moved_to(&state.store, id)?;
-            let known: SmallVec<[u32; 2]> = first.into_iter().chain(moved).collect();
+            let known: SmallVec<[u32; 2]> = [first].into_iter().chain(moved).collect();
             look_into(state, &known)
         };
         if let Some(found) = self.look_at(look_where_known)? {
@@ -215,7 +224,7 @@ impl Shared {
         read: impl Fn(&EngineState, &TubeEntry, Now) -> Result<R>,
     ) -> Result<Option<R>> {
         loop {
-            let Some(number) = self.tube_with(id, None)? else { return Ok(None) };
+            let Some(number) = self.tube_with(id)? else { return Ok(None) };
             let found = self
                 .catch_up(number)
                 .and_then(|()| self.look_at(|state, now| read(state, &state.tube(number)?, now)));

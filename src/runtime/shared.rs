@@ -18,7 +18,7 @@ use crate::store::{Health, Opened};
 use crate::words::clock::{Clock, ClockStep};
 use crate::words::error::Result;
 use crate::words::queue_options::QueueOptions;
-use crate::words::sync::{Arc, JoinHandle, Mutex, Ordering};
+use crate::words::sync::{Arc, AtomicUsize, JoinHandle, Mutex, Ordering};
 use crate::words::task::TaskId;
 use std::ops::Deref;
 use std::time::Duration;
@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) ready_waiters: Wake,
     /// The calls that wait for the ends of tasks, each under [`end_key`] of its task.
     pub(crate) ends: Wake,
+    /// The tube in which a call about a task of any tube has found the last one; 0 before.
+    pub(crate) last_found: AtomicUsize,
     pub(crate) hub: Hub,
     /// Wakes the timer.
     pub(crate) timer: Parker,
@@ -82,6 +84,7 @@ impl Shared {
             room: Wake::in_turn(),
             ready_waiters: Wake::default(),
             ends: Wake::default(),
+            last_found: AtomicUsize::default(),
             hub: Hub::default(),
             timer: Parker::default(),
             grace_timers: GraceTimers::default(),

@@ -1,8 +1,11 @@
 //! Tasks by their ids, without a lease: completed, failed and deleted.
 
 use crate::{drain, is_gone, kind, last_error, lone, lone_with, secs, still};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use tubewell::{Cause, ErrorKind, Event, Reason, Result, State, TaskId, Tube, TubeOptions};
+use std::time::{Duration, SystemTime};
+use tubewell::{Cause, Clock, ErrorKind, Event, Reason, Result, State, TaskId, Tube, TubeOptions};
 
 /// A task in each state but Buried.
 fn unfinished(tube: &Tube) -> [TaskId; 3] {
@@ -212,4 +215,48 @@ fn tasks_of_many_tubes_are_found_and_missing_ones_left_out() {
     }
     queue.close().unwrap();
     assert_eq!(queue.find_many(ids).next().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// Counts how often it is read: at least once for each look into the queue.
+struct Counting(Arc<AtomicUsize>);
+
+impl Clock for Counting {
+    fn monotonic(&self) -> Duration {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        secs(1)
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+    }
+}
+
+#[test]
+fn every_call_about_a_task_begins_where_the_last_one_was_found() {
+    let reads = Arc::new(AtomicUsize::new(0));
+    let queue = still().0.clock(Counting(reads.clone())).in_memory().unwrap();
+    let tubes: Vec<Tube> = (0..1000).map(|at| queue.tube(&at.to_string()).unwrap()).collect();
+    for tube in &tubes {
+        tube.put(b"beside").unwrap();
+    }
+    let ids = tubes[990].put_many([&b"a"[..]; 9]).unwrap();
+    let count = |call: &dyn Fn()| {
+        let before = reads.load(Ordering::Relaxed);
+        call();
+        reads.load(Ordering::Relaxed) - before
+    };
+    let searched = count(&|| _ = queue.explain(ids[0]).unwrap());
+    assert!(searched > 20, "{searched} looks");
+    let calls: [&dyn Fn(); 6] = [
+        &|| _ = queue.explain(ids[1]).unwrap(),
+        &|| _ = queue.find(ids[2]).unwrap(),
+        &|| _ = queue.history(ids[3]).unwrap(),
+        &|| _ = queue.wait_for(ids[4], Duration::ZERO).unwrap(),
+        &|| assert_eq!(kind(tubes[5].peek(ids[5])), ErrorKind::WrongTube),
+        &|| assert_eq!(queue.find_many([ids[6], ids[7]]).count(), 2),
+    ];
+    for (at, call) in calls.into_iter().enumerate() {
+        let looks = count(call);
+        assert!(looks < searched / 2, "call {at}: {looks} looks, a search has {searched}");
+    }
 }
