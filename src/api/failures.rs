@@ -110,6 +110,26 @@ impl Queue {
 
 /// Failed tasks of one tube.
 impl<T: ?Sized> Tube<T> {
+    /// Its buried tasks without those in the trash, the last one buried first, read page by page: a
+    /// task that is kicked or removed in the meantime is left out, as are damaged ones.
+    ///
+    /// ```
+    /// use tubewell::{Queue, Result};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let ids = [tube.put(b"to ada")?, tube.put(b"to bob")?];
+    /// tube.bury(ids[1], "no stamp")?;
+    /// tube.bury(ids[0], "no such street")?;
+    /// let newest: Vec<_> = tube.buried().map(|task| Ok(task?.id)).collect::<Result<_>>()?;
+    /// assert_eq!(newest, [ids[0], ids[1]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn buried(&self) -> NewestFirst {
+        NewestFirst::of_tube(self, EndIndex::Buried)
+    }
+
     /// The failure groups in which its buried tasks stand, with the number of their tasks, by name.
     /// The counts are stored; the cost does not depend on the number of tasks.
     ///

@@ -10,7 +10,7 @@ use crate::words::sync::Arc;
 use crate::words::task::TaskSummary;
 
 /// Tasks that have ended, the last one first, from [`Tube::failed`], [`Queue::failed`],
-/// [`Tube::finished`] and [`Tube::trashed`].
+/// [`Tube::buried`], [`Tube::finished`], [`Queue::finished`] and [`Tube::trashed`].
 pub struct NewestFirst {
     hold: Arc<QueueInner>,
     tube: Option<Arc<str>>,

@@ -231,8 +231,9 @@ impl Queue {
     }
 
     /// The tasks of these ids, whatever their tubes, in the order of the ids; those that no tube
-    /// has are left out. Each is read when the iterator comes to it. As of every call about a task of
-    /// any tube the search begins in the tube where the last one was found. An item is an error where [`find`](Queue::find) returns one.
+    /// has are left out. Each is read when the iterator comes to it, first in the tube where the
+    /// last call about a task of any tube has found one. An item is an error where
+    /// [`find`](Queue::find) returns one.
     ///
     /// ```
     /// use tubewell::{Queue, Result};

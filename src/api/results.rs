@@ -75,6 +75,33 @@ impl Queue {
         self.wait_for_end(id, Wait::until(stop))
     }
 
+    /// The finished tasks of all tubes that [keep](crate::TubeOptions::keep_finished) them, the
+    /// last one finished first, as [`Tube::finished`] lists those of one. Tubes in which none was
+    /// finished when the listing began are left out. It reads the lists of the tubes side by side,
+    /// so each task costs more with more such tubes.
+    ///
+    /// ```
+    /// use tubewell::{Queue, Result, Retention, TubeOptions};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let options = TubeOptions::default().keep_finished(Retention::new().count(1000));
+    /// let mut ids = Vec::new();
+    /// for name in ["letters", "parcels", "letters"] {
+    ///     let tube = queue.create_tube(name, options.clone().if_not_exists())?;
+    ///     ids.push(tube.put(b"to ada")?);
+    ///     tube.take()?.ack()?;
+    /// }
+    /// ids.reverse();
+    /// let newest: Vec<_> = queue.finished().map(|task| Ok(task?.id)).collect::<Result<_>>()?;
+    /// assert_eq!(newest, ids);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn finished(&self) -> NewestFirst {
+        NewestFirst::of_queue(self, EndIndex::Finished)
+    }
+
     fn wait_for_end(&self, id: TaskId, wait: Wait<'_>) -> Result<Option<Ended>> {
         let ended = self.call("wait", |core| core.wait_for_end(id, wait));
         let ended = ended.map_err(|error| error.on_task(id))?;

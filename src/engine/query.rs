@@ -290,6 +290,7 @@ fn describe(
         releases: head.releases,
         buries: head.buries,
         reason: None,
+        buried: None,
         last_failure: last_failure(head),
         finished: None,
         history: standing.history_entries(),
@@ -340,7 +341,9 @@ fn add_state(
             }
             info.holder = holder(view, taken.holder)?;
         }
-        TaskState::Buried(row) | TaskState::Trashed(row) => info.reason = Some(row.reason.clone()),
+        TaskState::Buried(row) | TaskState::Trashed(row) => {
+            (info.reason, info.buried) = (Some(row.reason.clone()), Some(instant(row.time)));
+        }
         TaskState::Done(done) => {
             info.ttl_left = None;
             info.finished = Some(instant(done.time));

@@ -7,7 +7,7 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{fresh, query};
 use crate::format::key::{self, Key, RUN_PREFIX, after};
 use crate::format::{Range, Tag, View};
-use crate::words::clock::Now;
+use crate::words::clock::{Now, since_epoch};
 use crate::words::error::Result;
 use crate::words::filter::Filter;
 use crate::words::limits::LABEL_BYTES_MAX;
@@ -78,7 +78,11 @@ impl<'a> Index<'a> {
         if let Some(prefix) = &filter.key_prefix {
             return Ok(Self::Keys(prefix));
         }
-        let tags: Vec<Tag> = match filter.state {
+        if filter.is_by_end() {
+            return Ok(Self::Ranges(ended(tube, filter)));
+        }
+        let state = filter.state.or(filter.stalled.filter(|it| *it).map(|_| State::Taken));
+        let tags: Vec<Tag> = match state {
             None => Tag::TASKS.into(),
             Some(State::Ready) => vec![Tag::Fresh, Tag::Ready, Tag::Line],
             Some(state) => query::tags_of(state).collect(),
@@ -86,7 +90,7 @@ impl<'a> Index<'a> {
         let mut ranges = Vec::new();
         for tag in tags.into_iter().filter(|tag| view.count(tube.range(*tag)) > 0) {
             let start = match tag {
-                Tag::Fresh if filter.state.is_some() => fresh::known(view, tube)?,
+                Tag::Fresh if state.is_some() => fresh::known(view, tube)?,
                 _ => tube.range(tag).start(),
             };
             ranges.push((start, tube.range(tag).end()));
@@ -119,6 +123,30 @@ impl<'a> Index<'a> {
             }
         }
     }
+}
+
+/// The rows of the tasks that have ended at the times of a filter, by the times of their ends.
+fn ended(tube: &TubeEntry, filter: &Filter) -> Vec<(Key, Key)> {
+    let tags: &[Tag] = match filter.state {
+        None => &[Tag::BuriedTime, Tag::DoneTime],
+        Some(State::Buried) => &[Tag::BuriedTime],
+        Some(State::Done) => &[Tag::DoneTime],
+        Some(State::Ready | State::Delayed | State::Taken) => &[],
+    };
+    let range_of = |tag: &Tag| {
+        let range = tube.range(*tag);
+        let start = |time| match since_epoch(time).checked_sub(1) {
+            Some(before) => key::after_time(&range.start(), before),
+            None => range.start(),
+        };
+        // The filter looks at parts of a microsecond.
+        let end = |time| key::after_time(&range.start(), since_epoch(time));
+        (
+            filter.ended_after.map_or_else(|| range.start(), start),
+            filter.ended_before.map_or_else(|| range.end(), end),
+        )
+    };
+    tags.iter().map(range_of).collect()
 }
 
 /// The first row of a key that begins with `prefix`. The length of a key comes before its text, so

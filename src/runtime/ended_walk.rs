@@ -17,6 +17,8 @@ use std::collections::VecDeque;
 pub(crate) enum EndIndex {
     /// The buried ones of a failure group.
     Failed(String),
+    /// The buried ones.
+    Buried,
     /// The finished ones.
     Finished,
     /// Those in the trash.
@@ -67,16 +69,37 @@ impl EndIndex {
     fn in_run(&self, run: Run) -> Key {
         match self {
             Self::Failed(group) => key::buried_group_of(run, group),
+            Self::Buried => Range::in_run(Tag::BuriedTime, run).start(),
             Self::Finished => Range::in_run(Tag::DoneTime, run).start(),
             Self::Trashed => Range::in_run(Tag::TrashedTime, run).start(),
         }
     }
 
-    /// The same of all tubes. Only failed tasks have such an index.
-    fn in_queue(&self, run: Run) -> Option<Key> {
+    /// The same of all tubes, which have these runs. Only failed tasks have an index of all tubes:
+    /// the indexes of the others are walked over side by side.
+    fn in_queue(&self, runs: &TubesByRun) -> SmallVec<[IndexWalk; 2]> {
         match self {
-            Self::Failed(group) => Some(key::failed_of(run, group)),
-            Self::Finished | Self::Trashed => None,
+            Self::Failed(group) => {
+                Run::BOTH.map(|run| IndexWalk::over(key::failed_of(run, group))).into()
+            }
+            _ => runs.keys().map(|run| IndexWalk::over(self.in_run(*run))).collect(),
+        }
+    }
+
+    /// The tag of the tasks, by which tubes without any are left out.
+    fn tag(&self) -> Tag {
+        match self {
+            Self::Failed(_) | Self::Buried => Tag::Buried,
+            Self::Finished => Tag::Done,
+            Self::Trashed => Tag::Trashed,
+        }
+    }
+
+    /// The run of the tube in a key of all tubes.
+    fn run_of(&self, key: &[u8]) -> Option<Run> {
+        match self {
+            Self::Failed(_) => key::run_of_failed(key),
+            _ => Range::holding(key).and_then(|range| range.run),
         }
     }
 }
@@ -120,9 +143,8 @@ impl EndedWalk {
                 smallvec![IndexWalk::over(self.which.in_run(run))]
             }
             None => {
-                self.runs = Some(core.tubes_by_run()?);
-                let lanes = Run::BOTH.into_iter().filter_map(|run| self.which.in_queue(run));
-                lanes.map(IndexWalk::over).collect()
+                let runs = self.runs.insert(core.tubes_with(self.which.tag())?);
+                self.which.in_queue(runs)
             }
         })
     }
@@ -141,7 +163,7 @@ impl EndedWalk {
         let Some(key) = best.and_then(|(_, lane)| lane.page.pop_front()) else { return Ok(None) };
         let number = match &self.runs {
             None => self.number,
-            Some(runs) => key::run_of_failed(&key).and_then(|run| runs.get(&run).copied()),
+            Some(runs) => self.which.run_of(&key).and_then(|run| runs.get(&run).copied()),
         };
         Ok(Some((number, key)))
     }

@@ -80,6 +80,14 @@ impl Shared {
         Ok(self.of_tubes(|_, tube| Some((tube.run(), tube.number)))?.into_iter().collect())
     }
 
+    /// The tubes that have tasks of this tag.
+    pub(crate) fn tubes_with(&self, tag: Tag) -> Result<TubesByRun> {
+        let with = self.of_tubes(|state, tube| {
+            (state.store.count(tube.range(tag)) > 0).then(|| (tube.run(), tube.number))
+        })?;
+        Ok(with.into_iter().collect())
+    }
+
     /// Kicks tasks of a failure group in all tubes, those that were buried first, up to `most`.
     /// Returns how many.
     pub(crate) fn unfail(&self, group: &str, most: u64, durability: Durability) -> Result<u64> {

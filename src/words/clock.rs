@@ -225,7 +225,7 @@ impl QueueClock {
     }
 }
 
-fn since_epoch(wall: SystemTime) -> u64 {
+pub(crate) fn since_epoch(wall: SystemTime) -> u64 {
     wall.duration_since(UNIX_EPOCH).map_or(0, micros)
 }
 

@@ -3,15 +3,38 @@
 use crate::words::macros::setters;
 use crate::words::task::{Reason, State, TaskSummary};
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Which tasks a [search](crate::Tube::search) finds: those that meet every condition. Without one
 /// it finds all but those in the trash.
 ///
-/// With an owner, a failure group, a key prefix or a state, in this order, the first one that is
-/// given chooses the index that is read, and its order: by id, by the time of the bury, by the
-/// length of the key and the key, or as the state's index has them. Without any of them the tasks
-/// are read in the order of their priorities, then of their puts.
+/// With an owner, a failure group, a key prefix, a time of the end or a state, in this order, the
+/// first one that is given chooses the index that is read, and its order: by id, by the time of the
+/// bury, by the length of the key and the key, the buried and then the finished ones by the time of
+/// their ends, or as the state's index has them. Without any of them the tasks are read in the
+/// order of their priorities, then of their puts. Stalled tasks are looked for among the taken
+/// ones.
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{Filter, ManualClock, Queue, State};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let clock = ManualClock::new();
+/// let tube = Queue::builder().clock(clock.clone()).in_memory()?.tube("letters")?;
+/// let ids = tube.put_many([b"a", b"b", b"c"].map(|text| text.to_vec()))?;
+/// for id in &ids {
+///     tube.bury(*id, "no stamp")?;
+///     clock.advance(Duration::from_secs(60));
+/// }
+/// let second = tube.peek(ids[1])?.buried.unwrap();
+/// let filter = Filter::new().state(State::Buried).ended_before(second);
+/// assert_eq!(tube.search(&filter, None, 10)?.tasks[0].id, ids[0]);
+/// let filter = Filter::new().ended_after(second);
+/// assert_eq!(tube.search(&filter, None, 10)?.tasks.len(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Filter {
@@ -24,6 +47,9 @@ pub struct Filter {
     pub(crate) older_than: Option<Duration>,
     pub(crate) younger_than: Option<Duration>,
     pub(crate) priorities: Option<RangeInclusive<i64>>,
+    pub(crate) stalled: Option<bool>,
+    pub(crate) ended_after: Option<SystemTime>,
+    pub(crate) ended_before: Option<SystemTime>,
 }
 
 setters! {
@@ -56,6 +82,15 @@ setters! {
 
     /// With one of these priorities.
     priorities(priorities: RangeInclusive<i64>) => priorities = Some(priorities);
+
+    /// In its [grace](crate::Lapse::grace), or not.
+    stalled(stalled: bool) => stalled = Some(stalled);
+
+    /// Finished or buried at this time or later, in [queue time](crate#time).
+    ended_after(time: SystemTime) => ended_after = Some(time);
+
+    /// Finished or buried before this time, in queue time.
+    ended_before(time: SystemTime) => ended_before = Some(time);
 }
 
 impl Filter {
@@ -81,6 +116,21 @@ impl Filter {
                 .is_none_or(|prefix| task.key.as_deref().is_some_and(|key| key.starts_with(prefix)))
             && self.older_than.is_none_or(|age| task.age > age)
             && self.younger_than.is_none_or(|age| task.age <= age)
+            && self.stalled.is_none_or(|stalled| task.is_stalled() == stalled)
+            && self.has_end(task.finished.or(task.buried))
             && self.priorities.as_ref().is_none_or(|wanted| wanted.contains(&task.priority))
+    }
+
+    /// Whether it is given when the tasks have ended.
+    pub(crate) fn is_by_end(&self) -> bool {
+        self.ended_after.is_some() || self.ended_before.is_some()
+    }
+
+    fn has_end(&self, end: Option<SystemTime>) -> bool {
+        !self.is_by_end()
+            || end.is_some_and(|end| {
+                self.ended_after.is_none_or(|time| end >= time)
+                    && self.ended_before.is_none_or(|time| end < time)
+            })
     }
 }

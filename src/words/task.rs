@@ -305,6 +305,8 @@ pub struct TaskSummary {
     pub buries: u32,
     /// Why it is buried, while it is.
     pub reason: Option<Reason>,
+    /// When it was buried or put into the trash, in [queue time](crate#time), while it is.
+    pub buried: Option<SystemTime>,
     /// What its last retry or fail said. None of a finished task.
     pub last_failure: Option<Failure>,
     /// When it was finished, in [queue time](crate#time), if it is.

@@ -3,7 +3,7 @@
 
 use crate::{kind, lone, secs, still};
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tubewell::{
     ErrorKind, Filter, Queue, Retention, SearchCursor, State, TaskId, TaskSummary, Tube,
     TubeOptions,
@@ -63,6 +63,10 @@ fn filled() -> (Queue, Tube) {
     (queue, tube)
 }
 
+fn end_of(task: &TaskSummary) -> Option<SystemTime> {
+    task.finished.or(task.buried)
+}
+
 /// A filter, and what it means.
 type Case = (Filter, Box<dyn Fn(&TaskSummary) -> bool>);
 
@@ -95,6 +99,31 @@ fn a_search_finds_what_a_look_at_all_tasks_finds() {
             Box::new(|task| task.holder.is_some() && task.kind.as_deref() == Some("mail"))
         }),
     ];
+    let mut ends: Vec<SystemTime> = all.iter().filter_map(end_of).collect();
+    ends.sort();
+    let (early, late) = (ends[ends.len() / 3], ends[ends.len() / 2]);
+    let far = SystemTime::UNIX_EPOCH;
+    let within = move |task: &TaskSummary, from, to| {
+        end_of(task).is_some_and(|end| (from..to).contains(&end))
+    };
+    for (from, to) in [(early, late), (far, early), (late, late + secs(10_000)), (early, early)] {
+        let filter = any().ended_after(from).ended_before(to);
+        for state in STATES {
+            let meets = move |task: &TaskSummary| task.state == state && within(task, from, to);
+            cases.push((filter.clone().state(state), Box::new(meets)));
+        }
+        let failed = filter.clone().failure_group("smtp");
+        cases.push((filter, Box::new(move |task| within(task, from, to))));
+        let meets = move |task: &TaskSummary| task.last_failure.is_some() && within(task, from, to);
+        cases.push((failed, Box::new(meets)));
+    }
+    let (a_part, part) = (Duration::from_nanos(1), late + Duration::from_nanos(1));
+    cases.push((any().ended_before(part), Box::new(move |task| within(task, far, late + a_part))));
+    cases.push((any().ended_after(part), {
+        Box::new(move |task| end_of(task).is_some_and(|end| end >= part))
+    }));
+    cases.push((any().stalled(true), Box::new(|_| false)));
+    cases.push((any().stalled(false), Box::new(|_| true)));
     for state in STATES {
         cases.push((any().state(state), Box::new(move |task| task.state == state)));
     }
@@ -171,4 +200,92 @@ fn a_cursor_of_elsewhere_is_refused() {
     assert_eq!(kind(tube.search(&all, next, 9)), ErrorKind::Invalid);
     queue.force_drop_tube("a").unwrap();
     assert_eq!(kind(tube.search(&all, None, 9)), ErrorKind::TubeNotFound);
+}
+
+#[test]
+fn the_ends_of_a_time_are_found_without_a_look_at_the_others() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let options = TubeOptions::default().keep_finished(Retention::new());
+    let tube = queue.create_tube("t", options).unwrap();
+    let ids = tube.put_many((0..6000).map(|_| b"x".to_vec())).unwrap();
+    tube.ack_many(tube.take_many(3000).unwrap()).unwrap();
+    clock.advance(secs(1));
+    tube.bury(ids[3000], "no").unwrap();
+    let last = tube.take().unwrap();
+    let ended = last.id();
+    last.ack().unwrap();
+    let since = tube.peek(ended).unwrap().finished.unwrap();
+    assert_eq!(tube.peek(ids[3000]).unwrap().buried, Some(since));
+    // Of one page, which looks at 4096 rows.
+    let page = tube.search(&Filter::new().ended_after(since), None, 100).unwrap();
+    let found: Vec<TaskId> = page.tasks.iter().map(|task| task.id).collect();
+    assert_eq!((found, page.next.is_none()), (vec![ids[3000], ended], true));
+    let none = tube.search(&Filter::new().ended_before(since - secs(2)), None, 100).unwrap();
+    assert!(none.tasks.is_empty() && none.next.is_none());
+}
+
+#[test]
+fn stalled_tasks_are_found_among_the_taken_ones() {
+    let (tube, clock) = crate::lone_with(
+        TubeOptions::default().ttr(secs(10)).lapse(tubewell::Lapse::new().grace(secs(5))),
+    );
+    tube.put_many((0..6000).map(|_| b"x".to_vec())).unwrap();
+    let stalled = tube.take().unwrap();
+    clock.advance(secs(9));
+    let running = tube.take().unwrap();
+    clock.advance(secs(1));
+    let of = |filter: Filter| -> (Vec<TaskId>, bool) {
+        let page = tube.search(&filter, None, 100).unwrap();
+        (page.tasks.iter().map(|task| task.id).collect(), page.next.is_none())
+    };
+    assert_eq!(of(Filter::new().stalled(true)), (vec![stalled.id()], true));
+    let taken = Filter::new().state(State::Taken);
+    assert_eq!(of(taken.clone().stalled(false)), (vec![running.id()], true));
+    assert_eq!(of(taken.stalled(true)), (vec![stalled.id()], true));
+    assert_eq!(of(Filter::new().state(State::Buried).stalled(true)), (vec![], true));
+}
+
+#[test]
+fn ended_tasks_are_listed_newest_first_in_a_tube_and_in_all() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let made = |name: &str, options: TubeOptions| queue.create_tube(name, options).unwrap();
+    let keeps = || TubeOptions::default().keep_finished(Retention::new());
+    let tubes = [made("a", keeps()), made("b", keeps().temporary(true)), made("c", keeps())];
+    let idle = made("idle", keeps());
+    idle.put(b"x").unwrap();
+    let (mut done, mut buried) = (Vec::new(), Vec::new());
+    for number in 0..900 {
+        let tube = &tubes[number * 7 % 3];
+        let id = tube.put(b"x").unwrap();
+        if number % 5 == 0 {
+            tube.bury(id, "no").unwrap();
+            if tube == &tubes[0] {
+                buried.push(id);
+            }
+        } else {
+            tube.claim(id).unwrap().ack().unwrap();
+            done.push(id);
+        }
+        clock.advance(Duration::from_millis(10));
+    }
+    tubes[0].trash(buried.pop().unwrap(), "no").unwrap();
+    done.reverse();
+    buried.reverse();
+    let listed: Vec<TaskId> = queue.finished().map(|task| task.unwrap().id).collect();
+    assert_eq!(listed, done);
+    let listed: Vec<TaskId> = tubes[0].buried().map(|task| task.unwrap().id).collect();
+    assert_eq!(listed, buried);
+
+    // What goes in the meantime is left out, also with its tube.
+    let mut listing = queue.finished();
+    assert_eq!(listing.next().unwrap().unwrap().id, done[0]);
+    queue.force_drop_tube("b").unwrap();
+    tubes[2].truncate().unwrap();
+    let left: Vec<TaskId> = listing.map(|task| task.unwrap().id).collect();
+    let of_a = tubes[0].finished().map(|task| task.unwrap().id);
+    assert_eq!(left, of_a.filter(|id| *id != done[0]).collect::<Vec<_>>());
+    assert_eq!(idle.buried().count() + idle.finished().count(), 0);
+    assert_eq!(queue.check().unwrap(), [""; 0]);
 }
