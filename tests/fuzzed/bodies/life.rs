@@ -180,8 +180,9 @@ impl World {
 
     fn by_id(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
         let (id, other) = (self.some_id(tube, bytes), self.tubes[bytes.below(NAMES.len())].clone());
-        match bytes.byte() % 12 {
+        match bytes.byte() % 13 {
             0 => drop(fine(tube.move_to(id, &other).apply())),
+            12 => drop(fine(tube.copy_to(id, &other))),
             1 => drop(fine(tube.complete_by_id_with(id, b"by hand"))),
             2 => drop(fine(tube.fail_by_id(id, WORDS[bytes.below(3)], "by hand"))),
             3 => drop(fine(tube.trash(id, "by hand"))),
