@@ -421,7 +421,7 @@ fn stalled_tasks_are_counted_however_their_stall_ends() {
         |_, _, task| drop(task),
         |_, tube, task| tube.delete(task.id()).unwrap(),
         |_, tube, task| assert!(tube.complete_by_id(task.id()).unwrap()),
-        |_, tube, task| _ = tube.force_timeout(&[task.id()]).unwrap(),
+        |_, tube, task| tube.force_timeout(&[task.id()]).unwrap(),
         |_, tube, task| tube.move_to(task.id(), tube).apply().unwrap(),
         |queue, tube, task| {
             tube.move_to(task.id(), &queue.tube("other").unwrap()).apply().unwrap();
