@@ -61,8 +61,8 @@ impl Queue {
     ///
     /// No lock is held: `f` may call any verb. A panic in it is caught, and the next callback is
     /// called. The queue never waits for it: of the events that no callback was called for yet, the
-    /// newest 65 536 are kept for all callbacks together (and 64 MiB of their payloads and texts), and
-    /// [`callbacks_dropped`](Queue::callbacks_dropped) counts the others.
+    /// newest 65 536 are kept for all callbacks together (and 64 MiB of their payloads and texts),
+    /// and [`callbacks_dropped`](Queue::callbacks_dropped) counts the others.
     ///
     /// Every change is compared with the filters that name its tube by [`EventFilter::tube`], and
     /// with all filters that name no tube in that way, so many of the latter make every verb

@@ -229,9 +229,9 @@ pub(crate) fn replace(
     Transition { task: new, from: Some(from), to: Some(to), before: None }.record(ctx, cause)
 }
 
-/// Puts a task again that comes from another tube, or a new one in the place of a finished one. They
-/// are two steps: the put, then the end of what was there, because a holder loses its lease by the
-/// put. What has finished is not published with the payload of the new task.
+/// Puts a task again that comes from another tube, or a new one in the place of a finished one.
+/// They are two steps: the put, then the end of what was there, because a holder loses its lease by
+/// the put. What has finished is not published with the payload of the new task.
 #[cold]
 pub(crate) fn succeed(
     ctx: &mut OpContext<'_>,

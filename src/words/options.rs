@@ -93,8 +93,8 @@ impl EventOptions {
         self
     }
 
-    /// The bytes of payloads, errors and names that are kept in events together, of payloads also of
-    /// one commit; the newest event is kept, whatever its size. Default: 64 MiB.
+    /// The bytes of payloads, errors and names that are kept in events together, of payloads also
+    /// of one commit; the newest event is kept, whatever its size. Default: 64 MiB.
     pub const fn bytes_kept(mut self, bytes: usize) -> Self {
         self.bytes_kept = bytes;
         self

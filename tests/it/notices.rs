@@ -399,7 +399,7 @@ fn a_cancelled_task_is_told_once_with_its_holder() {
 }
 
 #[test]
-fn a_transaction_tells_the_words_of_each_of_its_steps() {
+fn a_transaction_has_the_words_of_each_of_its_steps() {
     let (queue, tube, _clock) = graced(TubeOptions::default());
     let (ada, bob) = (queue.consumer("ada").unwrap(), queue.consumer("bob").unwrap());
     tube.put_many([*b"a", *b"b", *b"c"]).unwrap();
