@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 /// Which events [`Queue::on_event`](crate::Queue::on_event) calls for. It has criteria: the tube,
 /// the task, its consumer, the cause, and the states before and after. An event passes if it meets
 /// all of them. A criterion with several values, from several calls, is met by any of these; one
-/// without values is met by every event. So the filter without criteria, which is the default, passes every event,
-/// also those of tubes that are made or changed, and of settings.
+/// without values is met by every event. So the filter without criteria, which is the default,
+/// passes every event, also those of tubes that are made or changed, and of settings.
 ///
 /// ```
 /// use std::sync::mpsc;
