@@ -17,6 +17,7 @@ use crate::words::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
 mod histories;
+mod own_rows;
 mod reports;
 mod payloads;
 mod settings;
@@ -464,9 +465,7 @@ impl<'a> Audit<'a> {
                 }
             }
         }
-        if task.read.is_some_and(|(_, row)| row.is_moved()) {
-            self.led(task.id);
-        }
+        self.own_row(task, standing);
         if let TaskState::Taken(taken) = standing {
             self.lease(task.id, taken);
         }

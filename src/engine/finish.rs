@@ -1,11 +1,12 @@
 //! The end of a task whose work is done: it is removed, or kept with its result where its tube
 //! keeps finished tasks.
 
-use crate::engine::context::OpContext;
+use crate::engine::context::{OpContext, sound};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{reports, retention, transition};
-use crate::format::row::{DoneRow, TakenRow};
+use crate::engine::{pieces, reports, retention, transition};
+use crate::format::key;
+use crate::format::row::{DoneRow, PayloadPlace, TakenRow, TaskRow, dropped_section};
 use crate::format::{Tag, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::RESULT_BYTES_MAX;
@@ -64,6 +65,38 @@ fn keep(
     reports::forget_checkpoint(ctx, task, &mut head);
     head.set_kept_until(retention::until(ctx, task.tube, Tag::Done));
     let (time, result, has_key_rows) = (ctx.now.queue, result.map(Box::from), task.key().is_some());
-    let done = DoneRow { head, time, result, has_key_rows };
-    transition::move_task(ctx, task, from, &TaskState::Done(done), Cause::Ack)
+    let to = TaskState::Done(DoneRow { head, time, result, has_key_rows });
+    if task.tube.row.options.drop_payloads {
+        return keep_without_payload(ctx, task, (from, &to));
+    }
+    transition::move_task(ctx, task, from, &to, Cause::Ack)
+}
+
+/// Ends a task of which all but the payload is kept. If its own row is damaged or missing, no row
+/// says what to remove, and it ends with what there is.
+#[cold]
+fn keep_without_payload(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    (from, to): (&TaskState, &TaskState),
+) -> Result<()> {
+    let (run, id) = (task.tube.run(), task.id);
+    let read = match task.read {
+        Some((raw, _)) => Some(raw.clone()),
+        None => sound(ctx.get(&key::task(run, &task.home, id)))?.flatten(),
+    };
+    let whole = read.as_ref().and_then(|raw| TaskRow::decode(raw).map(|row| (raw, row)));
+    let section = whole.and_then(|(_, row)| dropped_section(row.extension));
+    let (Some((raw, row)), Some(section)) = (whole, section) else {
+        return transition::move_task(ctx, task, from, to, Cause::Ack);
+    };
+    let left = TaskRow { extension: &section, payload: PayloadPlace::Inline(&[]), ..row };
+    let left_raw = left.encode();
+    let old = TaskRef { read: Some((raw, row)), ..*task };
+    let new = TaskRef { bytes: 0, read: Some((&left_raw, left)), ..*task };
+    transition::strip(ctx, (&old, from), (&new, to), Cause::Ack)?;
+    match row.payload.pieces() {
+        Some(pieces) => pieces::remove(ctx, (run, id), &pieces),
+        None => Ok(()),
+    }
 }

@@ -271,6 +271,7 @@ fn describe(
         details: details(tube, &row),
         payload_bytes: task.bytes,
         payload_generation: row.payload_generation(),
+        payload_dropped: row.is_payload_dropped(),
         created: instant(row.created),
         age: Duration::from_micros(now.queue.saturating_sub(row.created)),
         updated: instant(last.when.max(row.created)).max(reported),

@@ -204,6 +204,8 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     let mut to = match &state {
         // What is in the trash stays there.
         TaskState::Trashed(_) => state.clone(),
+        // Nothing brings it back without a payload.
+        TaskState::Done(_) if row.is_payload_dropped() => state.clone(),
         _ => buried(ctx, tube, head, &Reason::Undecodable(fault.to_string())),
     };
     let noted = match to {

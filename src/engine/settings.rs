@@ -5,7 +5,7 @@
 use crate::engine::context::{Op, OpContext, decoded, sound};
 use crate::engine::effects::{SettingChange, TubeChange};
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::feature::{HIGHER_FIRST, LAPSES, RETENTION, SETTINGS, UNIQUE};
+use crate::format::feature::{DROPPED_PAYLOADS, HIGHER_FIRST, LAPSES, RETENTION, SETTINGS, UNIQUE};
 use crate::format::key::{self, Key};
 use crate::format::row::{SettingRow, TubeRow};
 use crate::format::{Scan, Tag, View};
@@ -221,6 +221,9 @@ pub(crate) fn needs(ctx: &mut OpContext<'_>, options: &TubeOptions) {
     }
     if options.keep_finished.is_some() || options.keep_buried.is_some() {
         ctx.needs(&RETENTION);
+    }
+    if options.drop_payloads {
+        ctx.needs(&DROPPED_PAYLOADS);
     }
     if options.lapse != Lapse::new() {
         ctx.needs(&LAPSES);

@@ -282,12 +282,17 @@ fn check(tube: &TubeEntry, verdict: &Verdict<'_>) -> Result<()> {
 
 /// The same for a verdict that brings a payload, which a task that is removed would not keep.
 pub(crate) fn check_with_payload(tube: &TubeEntry, verdict: &Verdict<'_>) -> Result<()> {
-    if matches!(verdict, Verdict::Ack) && tube.row.options.keep_finished.is_none() {
-        let text =
-            "a payload with an ack, which the tube does not keep; make it with keep_finished";
-        return Err(Error::new(ErrorKind::Unsupported).because(text));
-    }
-    check(tube, verdict)
+    let options = &tube.row.options;
+    let text = match verdict {
+        Verdict::Ack if options.keep_finished.is_none() => {
+            "a payload with an ack, which the tube does not keep; make it with keep_finished"
+        }
+        Verdict::Ack | Verdict::Finish(_) if options.drop_payloads => {
+            "a payload with an ack, which the tube drops; ack without it, or unset drop_payloads"
+        }
+        _ => return check(tube, verdict),
+    };
+    Err(Error::new(ErrorKind::Unsupported).because(text))
 }
 
 /// Applies a verdict to a task whose payload was replaced. The row of its state says where the

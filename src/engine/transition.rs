@@ -183,6 +183,30 @@ pub(crate) fn move_to_rank(
     Ok(())
 }
 
+/// As [`move_task`], of a task that has another own row after the step, without its payload. What
+/// stands apart of that is the caller's to remove; what is published still has it.
+#[cold]
+pub(crate) fn strip(
+    ctx: &mut OpContext<'_>,
+    (old, from): (&TaskRef<'_>, &TaskState),
+    (new, to): (&TaskRef<'_>, &TaskState),
+    cause: Cause,
+) -> Result<()> {
+    if let Some(to) = unstalled(to) {
+        return strip(ctx, (old, from), (new, &to), cause);
+    }
+    let home = if let TaskState::Fresh(_) = from { fresh::leave(ctx, old) } else { old.home };
+    let new = &TaskRef { home, ..*new };
+    Transition { task: new, from: Some(from), to: Some(to), before: None }.step(ctx)?;
+    if let Some((raw, _)) = new.read {
+        ctx.change(key::task(new.tube.run(), &home, new.id), raw.clone());
+    }
+    ctx.effects().count_bytes(new.tube.run(), new.bytes as i64 - old.bytes as i64);
+    let published = Transition { task: old, from: Some(from), to: Some(to), before: None };
+    published.record(ctx, cause)?;
+    published.trim(ctx)
+}
+
 /// Brings a task into its tube. Its own row was read; what stands apart of its payload is the
 /// caller's to write.
 #[inline]
@@ -608,14 +632,16 @@ impl<'a> Transition<'a> {
     }
 }
 
-/// Adds the payload to the last step, if it is wanted. A damaged or missing payload is left out; an
-/// error means that nothing could be read, and ends the op.
+/// Adds the payload to the last step, if it is wanted. A damaged or missing payload is left out, and
+/// one that was not kept; an error means that nothing could be read, and ends the op.
 fn record_payload(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,
     wants: &dyn EventSubscribers,
 ) -> Result<()> {
-    if wants.payloads_of(&task.tube.row.name)
+    let is_dropped = task.read.is_some_and(|(_, row)| row.is_payload_dropped());
+    if !is_dropped
+        && wants.payloads_of(&task.tube.row.name)
         && let Some(payload) = sound(task.content(ctx).and_then(|found| found.payload.read(ctx)))?
     {
         // A separate copy, because the row's memory may be shared with others.

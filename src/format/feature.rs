@@ -17,6 +17,7 @@ pub(crate) const KNOWN: &[Feature] = &[
     PAYLOADS,
     UNIQUE,
     SETTINGS,
+    DROPPED_PAYLOADS,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -76,6 +77,11 @@ pub(crate) const UNIQUE: Feature =
 /// tube is dropped, and not know the options that the tube was made with.
 pub(crate) const SETTINGS: Feature =
     Feature { number: 12, unknown: Unknown::Refuse, name: Cow::Borrowed("settings") };
+
+/// A tube that keeps finished tasks without their payloads. A version without it would take what is
+/// left for the payload, and show so a task that was put again.
+pub(crate) const DROPPED_PAYLOADS: Feature =
+    Feature { number: 13, unknown: Unknown::Refuse, name: Cow::Borrowed("dropped-payloads") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

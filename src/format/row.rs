@@ -19,8 +19,8 @@ pub(crate) use state::{
     Away, BuriedRow, DelayedRow, FailureRow, Homed, StoredHome, TakenRow, TaskProgress,
 };
 pub(crate) use task::{
-    Labels, PayloadPlace, PositionRow, TaskRow, Times, label_section, labelled_section,
-    moved_section, replaced_section,
+    Labels, PayloadPlace, PositionRow, TaskRow, Times, dropped_section, label_section,
+    labelled_section, moved_section, replaced_section,
 };
 
 use crate::format::extension::Extension;
@@ -188,6 +188,10 @@ fn read_unique_field(field: &[u8]) -> Option<Unique> {
     rest.end(unique).filter(|unique| *unique != Unique::new() && unique.check().is_ok())
 }
 
+/// Number of the extension field, without content, of a tube that keeps finished tasks without
+/// their payloads.
+const DROPS_FIELD: u16 = 9;
+
 impl TubeRow {
     /// The fields of its options, and those that this version does not know.
     fn section(&self) -> Cow<'_, Extension> {
@@ -223,6 +227,9 @@ impl TubeRow {
         }
         if self.options.unique != Unique::new() {
             add(UNIQUE_FIELD, &unique_field(&self.options.unique));
+        }
+        if self.options.drop_payloads {
+            add(DROPS_FIELD, &[]);
         }
         section
     }
@@ -286,40 +293,49 @@ impl TubeRow {
             (false, true) => return None,
         };
         let mut extension = Extension::of_rest(row)?;
-        if let Some(field) = extension.take(BACKOFF_FIELD) {
-            let mut rest = Unpacker::new(&field);
-            options.backoff.step = endless(rest.u64()?);
-            options.backoff.jitter = rest.u8().filter(|percent| *percent <= 100)?;
-            rest.end(())?;
-            // An empty one was not written by this code.
-            backoff_field(&options.backoff)?;
-        }
-        if let Some(field) = extension.take(LAPSE_FIELD) {
-            options.lapse = read_lapse_field(&field)?;
-        }
-        for (number, option) in
-            [(FINISHED_FIELD, &mut options.keep_finished), (BURIED_FIELD, &mut options.keep_buried)]
-        {
-            if let Some(field) = extension.take(number) {
-                *option = Some(read_retention(&field)?);
-            }
-        }
-        if let Some(field) = extension.take(HISTORY_FIELD) {
-            options.history = read_history_limits(&field)?;
-        }
-        if let Some(field) = extension.take(BOOK_FIELD) {
-            options.book = Some(details::read_book(&field)?.to_owned());
-        }
-        if let Some(field) = extension.take(DETAILS_FIELD) {
-            let details = details::decode(&field)?.into_iter();
-            let details = details.map(|(name, text)| (name.to_owned(), text.to_owned()));
-            options.details = Arc::new(details.collect());
-        }
-        if let Some(field) = extension.take(UNIQUE_FIELD) {
-            options.unique = read_unique_field(&field)?;
-        }
+        read_section(&mut extension, &mut options)?;
         Some(Self { name, run, pause, void_to, made_priority, options, extension })
     }
+}
+
+/// Takes the fields of options out of the section of a tube's row.
+fn read_section(extension: &mut Extension, options: &mut TubeOptions) -> Option<()> {
+    if let Some(field) = extension.take(BACKOFF_FIELD) {
+        let mut rest = Unpacker::new(&field);
+        options.backoff.step = endless(rest.u64()?);
+        options.backoff.jitter = rest.u8().filter(|percent| *percent <= 100)?;
+        rest.end(())?;
+        // An empty one was not written by this code.
+        backoff_field(&options.backoff)?;
+    }
+    if let Some(field) = extension.take(LAPSE_FIELD) {
+        options.lapse = read_lapse_field(&field)?;
+    }
+    for (number, option) in
+        [(FINISHED_FIELD, &mut options.keep_finished), (BURIED_FIELD, &mut options.keep_buried)]
+    {
+        if let Some(field) = extension.take(number) {
+            *option = Some(read_retention(&field)?);
+        }
+    }
+    if let Some(field) = extension.take(HISTORY_FIELD) {
+        options.history = read_history_limits(&field)?;
+    }
+    if let Some(field) = extension.take(BOOK_FIELD) {
+        options.book = Some(details::read_book(&field)?.to_owned());
+    }
+    if let Some(field) = extension.take(DETAILS_FIELD) {
+        let details = details::decode(&field)?.into_iter();
+        let details = details.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        options.details = Arc::new(details.collect());
+    }
+    if let Some(field) = extension.take(UNIQUE_FIELD) {
+        options.unique = read_unique_field(&field)?;
+    }
+    if let Some(field) = extension.take(DROPS_FIELD) {
+        options.drop_payloads = field.is_empty().then_some(true)?;
+    }
+    Some(())
 }
 
 fn length(length: Option<Duration>) -> u64 {

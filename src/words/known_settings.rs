@@ -91,6 +91,12 @@ pub(crate) const OF_TUBES: &[TubeSetting] = &[
         set: |of, value| content!(value, Details).map(|it| of.details = Arc::new(it)),
     },
     TubeSetting {
+        name: "drop_payloads",
+        takes: "a flag",
+        get: |of| of.drop_payloads.into(),
+        set: |of, value| content!(value, Flag).map(|it| of.drop_payloads = it),
+    },
+    TubeSetting {
         name: "history",
         takes: "HistoryLimits",
         get: |of| of.history.into(),

@@ -200,6 +200,7 @@ impl TubeKind {
 ///     .hold_group_while_delayed(false)
 ///     .ttl_spares_buried(false)
 ///     .higher_first(false)
+///     .drop_payloads(false)
 ///     .temporary(false);
 /// assert_eq!(plain, spelled_out); // and no ttl, no ttr, no capacity, no placement
 /// ```
@@ -277,6 +278,7 @@ pub struct TubeOptions {
     pub(crate) higher_first: bool,
     pub(crate) unique: Unique,
     pub(crate) keep_finished: Option<Retention>,
+    pub(crate) drop_payloads: bool,
     pub(crate) keep_buried: Option<Retention>,
     pub(crate) history: HistoryLimits,
     pub(crate) book: Option<String>,
@@ -347,6 +349,7 @@ impl TubeOptions {
             higher_first: false,
             unique: Unique::new(),
             keep_finished: None,
+            drop_payloads: false,
             keep_buried: None,
             history: HistoryLimits::new(),
             book: None,
@@ -488,12 +491,38 @@ setters! {
     /// changed. Default: in the tube, and in every state but Done. [`Unique`] has an example.
     unique(unique: Unique) => unique = unique;
 
-    /// Keeps each finished task, with its payload and its [result](crate::Task::ack_with), as
+    /// Keeps each finished task, with its payload, unless the tube [drops
+    /// it](TubeOptions::drop_payloads), and its [result](crate::Task::ack_with), as
     /// [`State::Done`](crate::State::Done), and removes it by this [`Retention`], which has an
     /// example. The key of a kept task is free unless [`unique`](TubeOptions::unique) says
     /// otherwise, and the tube's capacity does not count the task. Default: an ack removes the
     /// task.
     keep_finished(kept: Retention) => keep_finished = Some(kept);
+
+    /// Keeps finished tasks without their payloads, which go with the ack, pieces too. Of such a
+    /// task [`payload_dropped`](crate::TaskSummary::payload_dropped) is true and its payload is
+    /// empty; all else of it is kept. Only a put of its key brings it back, which gives a payload.
+    /// It concerns the tasks that finish from now on, and nothing without
+    /// [`keep_finished`](TubeOptions::keep_finished). Default: off.
+    ///
+    /// ```
+    /// use tubewell::{Conflict, Queue, Retention, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let options = TubeOptions::default().keep_finished(Retention::new()).drop_payloads(true);
+    /// let tube = queue.create_tube("films", options)?;
+    /// let id = tube.task(&vec![7; 1 << 20]).key("film").put()?;
+    /// tube.take()?.ack_with(b"cut")?;
+    /// let done = tube.peek(id)?;
+    /// assert_eq!((done.payload_dropped, done.payload.len(), done.payload_bytes), (true, 0, 0));
+    /// assert_eq!(done.result.as_deref(), Some(&b"cut"[..]));
+    /// tube.task(b"another film").key("film").on_conflict(Conflict::Replace).put()?;
+    /// assert_eq!(&tube.take()?[..], b"another film");
+    /// # Ok(())
+    /// # }
+    /// ```
+    drop_payloads(yes: bool) => drop_payloads = yes;
 
     /// Removes buried tasks by this [`Retention`], in whatever failure group they stand. Default:
     /// they are kept until the end of their ttl.
@@ -580,6 +609,9 @@ getters! {
 
     /// How long finished tasks are kept. `None`: an ack removes them.
     get_keep_finished() -> Option<Retention> => keep_finished;
+
+    /// Whether finished tasks are kept without their payloads.
+    get_drop_payloads() -> bool => drop_payloads;
 
     /// How long buried tasks are kept. `None`: until the end of their ttl.
     get_keep_buried() -> Option<Retention> => keep_buried;

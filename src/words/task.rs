@@ -211,7 +211,8 @@ pub enum Cause {
 pub struct TaskInfo {
     /// All but the payload.
     pub summary: TaskSummary,
-    /// The payload's bytes.
+    /// The payload's bytes. Empty where it was not kept, see
+    /// [`payload_dropped`](TaskSummary::payload_dropped).
     pub payload: Vec<u8>,
     /// The result of the step before, if the task [has advanced](crate::Task::advance) with one.
     pub passed: Option<Vec<u8>>,
@@ -255,6 +256,9 @@ pub struct TaskSummary {
     /// Grows when the payload [is replaced](crate::Task::with_payload); 0 is the payload of the
     /// put. Of a task whose own row was damaged, and is repaired, it may begin again.
     pub payload_generation: u32,
+    /// Whether it was finished in a tube that [drops payloads](crate::TubeOptions::drop_payloads):
+    /// its payload is gone, and `payload_bytes` is 0.
+    pub payload_dropped: bool,
     /// When it was put, in [queue time](crate#time).
     pub created: SystemTime,
     /// How long ago that was, in queue time.

@@ -146,7 +146,8 @@ fn each_report_enters_it() {
 #[test]
 fn each_setting_enters_it() {
     type Using = fn(&Queue, &Tube);
-    let uses: [(&[&str], Using); 5] = [
+    let uses: [(&[&str], Using); 6] = [
+        (&["settings", "dropped-payloads"], |_, tube| tube.set("drop_payloads", true).unwrap()),
         (&["settings"], |_, tube| tube.set("ttl", secs(1)).unwrap()),
         (&["settings"], |_, tube| tube.set("app.a", 1).unwrap()),
         (&["settings"], |queue, _| queue.set("session_grace", secs(1)).unwrap()),
@@ -166,6 +167,23 @@ fn each_setting_enters_it() {
         assert_eq!(entered(&path), [""; 0]);
         using(&queue, &tube);
         assert_eq!(entered(&path), names);
+    }
+}
+
+/// A tube that is made with an option that an older version would not apply.
+#[test]
+fn each_option_enters_it() {
+    let uses: [(&str, TubeOptions); 1] =
+        [("dropped-payloads", TubeOptions::default().drop_payloads(true))];
+    for (name, options) in uses {
+        for temporary in [false, true] {
+            let (_home, path) = home();
+            let queue = still().0.open(&path).unwrap();
+            queue.create_tube("plain", TubeOptions::default()).unwrap();
+            assert_eq!(entered(&path), [""; 0]);
+            queue.create_tube("t", options.clone().temporary(temporary)).unwrap();
+            assert_eq!(entered(&path), [name]);
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use rows::{Rows, State};
 use std::fs;
 use std::path::Path;
 use tasks::Contents;
-use tubewell::{Durability, TubeOptions};
+use tubewell::{Durability, Retention, TubeOptions};
 
 /// What is in a folder.
 struct Folder {
@@ -255,4 +255,24 @@ fn settings_are_read_as_the_page_says() {
     assert_eq!(stored(1, "app.é"), (1, vec![1]));
     assert_eq!(stored(0, "durability"), (10, vec![1]));
     assert_eq!(contents.settings.len(), unusual.len() + 4);
+}
+
+#[test]
+fn options_and_tasks_without_payloads_are_read_as_the_page_says() {
+    let (_home, path) = crate::home();
+    let queue = still().0.open(&path).unwrap();
+    let options = TubeOptions::default().keep_finished(Retention::new()).drop_payloads(true);
+    let tube = queue.create_tube("t", options).unwrap();
+    for length in [3, 1 << 20] {
+        tube.put(&vec![7; length]).unwrap();
+        tube.take().unwrap().ack_with(b"r").unwrap();
+    }
+    let (_copy, copy) = killed(&path);
+    let Folder { journal, contents, rows, .. } = read(&copy).unwrap();
+    let features: Vec<_> = journal.features.iter().map(|feature| feature.name.as_str()).collect();
+    assert_eq!(features, ["retention", "dropped-payloads"]);
+    assert!(contents.tubes[&1].drops);
+    let dropped = |id| contents.tasks[&(1, id)].dropped;
+    assert_eq!([1, 2].map(dropped), [true, true]);
+    assert_eq!(tasks::payload_bytes(&rows).unwrap(), 0);
 }

@@ -45,6 +45,7 @@ mod damage;
 mod delay;
 mod details;
 mod disk;
+mod dropped;
 mod durable;
 mod events;
 mod explain;

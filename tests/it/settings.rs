@@ -14,13 +14,14 @@ fn value(tube: &Tube, name: &str) -> SettingValue {
 }
 
 /// Each option of a tube that may be changed, with a value that is not its default.
-pub(crate) fn unusual() -> [(&'static str, SettingValue); 13] {
+pub(crate) fn unusual() -> [(&'static str, SettingValue); 14] {
     let details = BTreeMap::from([("stamp".to_owned(), "blue".to_owned())]);
     [
         ("backoff", Backoff::linear(secs(3)).jitter(5).into()),
         ("book", "post office".into()),
         ("capacity", 1000.into()),
         ("details", details.into()),
+        ("drop_payloads", true.into()),
         ("history", HistoryLimits::new().entries(7).into()),
         ("in_flight", 3.into()),
         ("keep_buried", Retention::new().age(secs(9)).into()),
@@ -40,6 +41,7 @@ fn unusual_options() -> TubeOptions {
         .book("post office")
         .capacity(1000)
         .detail("stamp", "blue")
+        .drop_payloads(true)
         .history(HistoryLimits::new().entries(7))
         .in_flight(3)
         .keep_buried(Retention::new().age(secs(9)))
@@ -260,7 +262,7 @@ fn own_settings_have_limits() {
 
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
-    assert_eq!(tube.settings().unwrap().len(), 13 + 256);
+    assert_eq!(tube.settings().unwrap().len(), 14 + 256);
     assert_eq!(value(&tube, &longest), "v".repeat(4096).into());
     assert_eq!(value(&tube, "app.2"), "another".into());
     assert_eq!(value(&tube, "app.one more"), false.into());
@@ -274,7 +276,7 @@ fn own_settings_have_limits() {
     assert_eq!(value(&queue.tube("t").unwrap(), "app.2"), "another".into());
     queue.drop_tube("t").unwrap();
     let tube = queue.tube("t").unwrap();
-    assert_eq!(tube.settings().unwrap().len(), 13);
+    assert_eq!(tube.settings().unwrap().len(), 14);
     assert_eq!(value(&tube, "ttl"), SettingValue::Nothing);
     drop(tube);
     close_sound(queue);
@@ -518,7 +520,7 @@ fn damaged_settings_are_found_and_set_again() {
     let ttl = tube.setting("ttl").unwrap();
     assert_eq!((ttl.value, ttl.default), (secs(2).into(), secs(2).into()));
     assert_eq!(kind(tube.setting("app.colour")), ErrorKind::Damaged);
-    assert_eq!(tube.settings().unwrap().len(), 13);
+    assert_eq!(tube.settings().unwrap().len(), 14);
     tube.put(b"four").unwrap();
 
     assert!(tube.unset("ttl").unwrap());

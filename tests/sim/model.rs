@@ -259,6 +259,7 @@ impl Model {
         let seen = Seen {
             serial,
             edition: 0,
+            dropped: false,
             state: if is_late { State::Delayed } else { State::Ready },
             priority: new.priority.unwrap_or(opts.priority),
             group: new.group.map(group_name),
@@ -323,7 +324,8 @@ impl Model {
     /// A task is finished: it is kept, if its tube keeps finished tasks.
     fn finish_task(&mut self, serial: Serial, result: bool) {
         let no = self.tasks[&serial].tube;
-        if self.tubes[&no].opts.finished.is_none() {
+        let Opts { finished, drops, .. } = self.tubes[&no].opts;
+        if finished.is_none() {
             return self.remove(serial, Call::Ack);
         }
         let queue = self.time.queue;
@@ -331,6 +333,9 @@ impl Model {
         leave(task);
         (task.seen.state, task.seen.failure) = (State::Done, None);
         task.seen.checkpoint = None;
+        if drops {
+            (task.seen.edition, task.seen.dropped) = (0, true);
+        }
         (task.seen.finished, task.seen.result) = (Some(queue), result);
         self.count(no, Call::Ack);
         let tube = self.tubes.get_mut(&no).unwrap();
@@ -364,7 +369,7 @@ impl Model {
             let bytes = |task: &Task| {
                 let serial = task.seen.serial;
                 let result = if task.seen.result { result_of(serial).len() } else { 0 };
-                (payload_of(serial, task.seen.edition).len() + result) as u64
+                (payload_bytes(task) + result) as u64
             };
             let is_over = kept.count.is_some_and(|most| left().count() as u64 > most)
                 || kept.bytes.is_some_and(|most| left().map(bytes).sum::<u64>() > most);
@@ -685,8 +690,7 @@ impl Model {
 
     fn durable_bytes(&self) -> u64 {
         let durable = self.tasks.iter().filter(|(_, task)| !self.tubes[&task.tube].opts.temporary);
-        let payload = |serial: Serial, task: &Task| payload_of(serial, task.seen.edition);
-        durable.map(|(serial, task)| payload(*serial, task).len() as u64).sum()
+        durable.map(|(_, task)| payload_bytes(task) as u64).sum()
     }
 
     /// Everything that is visible.
@@ -706,6 +710,11 @@ impl Model {
         let tubes = self.tubes.iter().map(of).collect();
         Sight { tubes, own: self.own.clone(), durable_bytes: self.durable_bytes() }
     }
+}
+
+fn payload_bytes(task: &Task) -> usize {
+    let Seen { serial, edition, dropped, .. } = task.seen;
+    if dropped { 0 } else { payload_of(serial, edition).len() }
 }
 
 /// Whether it is not finished.

@@ -169,6 +169,8 @@ impl Maker {
             opts.capacity = Some(1 + self.rng.below(8));
         }
         opts.finished = self.rng.one_in(3).then(|| self.kept());
+        // Without a draw, so that the steps after it are those that they were.
+        opts.drops = tube % 2 == 1;
         opts.buried = self.rng.one_in(6).then(|| self.kept());
         self.kinds[usize::from(tube)] = kind;
         Step::Create { tube, opts, if_not_exists: self.rng.one_in(3) }

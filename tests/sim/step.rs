@@ -46,7 +46,9 @@ pub struct Opts {
     pub unique: Keys,
     /// How long finished tasks are kept; None: they are removed.
     pub finished: Option<Kept>,
-    /// The same of buried tasks; None: they are kept.
+    /// Whether they are kept without their payloads.
+    pub drops: bool,
+    /// How long buried tasks are kept; None: they are not removed.
     pub buried: Option<Kept>,
     /// After the ttr of a lease.
     pub grace: u64,
@@ -129,6 +131,7 @@ impl Opts {
             higher: false,
             unique: Keys::PLAIN,
             finished: None,
+            drops: false,
             buried: None,
             grace: 0,
             to: To::Place,
@@ -148,6 +151,7 @@ impl Opts {
             .ttl_spares_buried(self.spares)
             .higher_first(self.higher)
             .unique(self.unique.build())
+            .drop_payloads(self.drops)
             .lapse(self.lapse());
         if let Some(ttl) = self.ttl {
             options = options.ttl(length(ttl));
@@ -699,6 +703,8 @@ pub struct Seen {
     pub serial: Serial,
     /// The number of the step that brought its payload, or 0.
     pub edition: Serial,
+    /// Whether its payload was not kept.
+    pub dropped: bool,
     pub state: State,
     pub priority: i64,
     pub group: Option<String>,

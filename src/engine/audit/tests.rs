@@ -1,6 +1,7 @@
 //! Tests that the audit finds faults: a queue with every kind of row is sound, and with any row
 //! removed, added or changed it is not. Where a fault cannot be seen, the test says why.
 
+mod dropped;
 mod edited;
 mod pieces;
 mod reads;
@@ -12,7 +13,7 @@ use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range, ReportPart, Run, Work};
 use crate::format::piece::PieceWork;
-use crate::format::row::{self, SettingRow, TubeRow, WorkRow};
+use crate::format::row::{self, PayloadPlace, SettingRow, TaskRow, TubeRow, WorkRow};
 use crate::format::{Deadline, Met, Tag, Value, View};
 use crate::words::clock::{Clock, ManualClock};
 use crate::words::error::Result;
@@ -326,11 +327,29 @@ fn an_extra_row_is_reported() {
     }
 }
 
+/// Says of a task that its payload was not kept.
+fn drop_payload(rows: &mut Rows, at: Key, payload: PayloadPlace<'_>) {
+    let row = rows.get(&at).unwrap().unwrap();
+    let row = TaskRow::decode(&row).unwrap();
+    let section = row::dropped_section(row.extension).unwrap();
+    rows.set(at, TaskRow { payload, extension: &section, ..row }.encode());
+}
+
 /// Every line that the audit can report, each caused by one fault.
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
-    let faults: [(&str, Spoil); 45] = [
+    let faults: [(&str, Spoil); 47] = [
+        ("its payload was not kept, but it is Taken and has 5 bytes", |rows| {
+            let (at, payload) = (rows.in_tube("first", Tag::Fresh), PayloadPlace::Inline(b"alone"));
+            drop_payload(rows, at, payload);
+        }),
+        ("its payload was not kept, but it is Done and has 4 bytes", |rows| {
+            let id = key::id_of(&rows.in_tube("first", Tag::Done)).unwrap();
+            let task = rows.keys(Tag::Task).into_iter().find(|key| key::id_of(key) == Some(id));
+            let fresh = rows.keys(Tag::Fresh).into_iter().find(|key| key::id_of(key) == Some(id));
+            drop_payload(rows, task.or(fresh).unwrap(), PayloadPlace::Inline(b"done"));
+        }),
         ("tube \"first\": its name row does not refer to it", |rows| {
             rows.set(key::name("first"), row::number(2))
         }),

@@ -94,12 +94,25 @@ pub(crate) fn replaced_section(section: &[u8], generation: u32) -> Option<Value>
         [] => Extension::default(),
         section => Extension::decode(&mut Unpacker::new(section))?,
     };
+    fields.take(DROPPED_FIELD);
     match generation {
         0 => drop(fields.take(PAYLOAD_FIELD)),
         generation if !fields.set(PAYLOAD_FIELD, &generation.to_be_bytes()) => return None,
         _ => {}
     }
     Some(packed(&fields))
+}
+
+/// Number of the field, without content, of a finished task that was kept without its payload.
+const DROPPED_FIELD: u16 = 8;
+
+/// The extension section of a task whose payload is dropped. `None` if there is no room for it.
+pub(crate) fn dropped_section(section: &[u8]) -> Option<Value> {
+    let mut fields = match section {
+        [] => Extension::default(),
+        section => Extension::decode(&mut Unpacker::new(section))?,
+    };
+    fields.set(DROPPED_FIELD, &[]).then(|| packed(&fields))
 }
 
 /// The bytes of a section; none of an empty one.
@@ -251,6 +264,11 @@ impl<'a> TaskRow<'a> {
         generation.map_or(0, u32::from_be_bytes)
     }
 
+    /// Whether its payload was not kept with it when it was finished. Then it has no bytes.
+    pub(crate) fn is_payload_dropped(&self) -> bool {
+        !self.extension.is_empty() && extension::find(self.extension, DROPPED_FIELD).is_some()
+    }
+
     /// Whether it came from another tube: then a row of the queue leads to it.
     pub(crate) fn is_moved(&self) -> bool {
         !self.extension.is_empty() && extension::find(self.extension, MOVED_FIELD).is_some()
@@ -314,7 +332,8 @@ fn section<'a>(row: &mut Unpacker<'a>) -> Option<&'a [u8]> {
     let is_kind = |kind: &[u8]| (1..=LABEL_BYTES_MAX).contains(&kind.len());
     let is_sound = kind.is_none_or(|kind| is_kind(kind) && str::from_utf8(kind).is_ok())
         && extension::find(section, BOOK_FIELD).is_none_or(|it| details::read_book(it).is_some())
-        && extension::find(section, DETAILS_FIELD).is_none_or(|it| details::decode(it).is_some());
+        && extension::find(section, DETAILS_FIELD).is_none_or(|it| details::decode(it).is_some())
+        && extension::find(section, DROPPED_FIELD).is_none_or(<[u8]>::is_empty);
     is_sound.then_some(section)
 }
 

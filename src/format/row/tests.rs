@@ -28,14 +28,14 @@ fn head() -> TaskProgress {
     }
 }
 
-/// One field with the number 9.
+/// One field with the number 99.
 fn extension() -> Extension {
     let mut extension = Extension::default();
-    assert!(extension.set(9, b"x"));
+    assert!(extension.set(99, b"x"));
     extension
 }
 
-const SECTION: &[u8] = &[0, 5, 0, 9, 0, 1, b'x'];
+const SECTION: &[u8] = &[0, 5, 0, 99, 0, 1, b'x'];
 
 /// Fields of a later version are kept, in every row that may have them.
 #[test]
@@ -410,6 +410,34 @@ fn known_and_later_fields_are_kept_together() {
     assert_eq!(wrong[jitter], 5);
     wrong[jitter] = 101;
     assert_eq!(TubeRow::decode(&wrong), None);
+}
+
+/// Fields without content: with content they were not written by this code.
+#[test]
+fn a_dropped_payload_is_an_empty_field() {
+    let options = TubeOptions::default().drop_payloads(true);
+    let (name, run, made_priority) = ("t".into(), Run(8), 0);
+    let (pause, void_to, extension) = (None, 0, Extension::default());
+    let tube = TubeRow { name, run, pause, void_to, made_priority, options, extension };
+    let row = tube.encode();
+    assert!(row.ends_with(&[0, 4, 0, 9, 0, 0]));
+    assert_eq!(TubeRow::decode(&row), Some(tube.clone()));
+    let mut extension = Extension::default();
+    assert!(extension.set(9, b"x"));
+    let plain = TubeRow { options: TubeOptions::default(), extension, ..tube };
+    assert_eq!(TubeRow::decode(&plain.encode()), None);
+
+    let section = dropped_section(SECTION).unwrap();
+    assert_eq!(*section, [0, 9, 0, 8, 0, 0, 0, 99, 0, 1, b'x']);
+    let (group, key, payload, times) = (None, None, PayloadPlace::Inline(&[]), None);
+    let (created, codec, version, extension) = (1, 4, 5, &*section);
+    let task = TaskRow { created, codec, version, times, group, key, extension, payload };
+    let row = task.encode();
+    assert_eq!(TaskRow::decode(&row), Some(task));
+    assert!(task.is_payload_dropped());
+    assert_eq!(*replaced_section(&section, 0).unwrap(), *SECTION, "not of another payload");
+    let wrong = TaskRow { extension: &[0, 5, 0, 8, 0, 1, b'x'], ..task };
+    assert_eq!(TaskRow::decode(&wrong.encode()), None);
 }
 
 #[test]

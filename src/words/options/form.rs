@@ -34,6 +34,7 @@ struct TubeForm {
     higher_first: bool,
     unique: Unique,
     keep_finished: Option<Retention>,
+    drop_payloads: bool,
     keep_buried: Option<Retention>,
     history: HistoryLimits,
     book: Option<String>,
@@ -69,6 +70,7 @@ impl TubeForm {
             higher_first,
             unique,
             keep_finished,
+            drop_payloads,
             keep_buried,
             history,
             book,
@@ -92,6 +94,7 @@ impl TubeForm {
             higher_first,
             unique,
             keep_finished,
+            drop_payloads,
             keep_buried,
             history,
             book,
@@ -112,6 +115,7 @@ impl TubeForm {
             .ttl_spares_buried(self.ttl_spares_buried)
             .higher_first(self.higher_first)
             .unique(self.unique)
+            .drop_payloads(self.drop_payloads)
             .history(self.history);
         if let Some(ttl) = self.ttl {
             options = options.ttl(ttl);
@@ -178,6 +182,7 @@ mod tests {
             higher_first: true,
             unique: Unique::new().in_queue(true).buried(false),
             keep_finished: Some(Retention::new().age(Duration::from_secs(9))),
+            drop_payloads: true,
             keep_buried: Some(Retention::new().count(1).bytes(2)),
             history: HistoryLimits::new().entries(5).bytes(6),
             book: Some("post office".into()),

@@ -215,6 +215,8 @@ pub(crate) struct TubeRow {
     pub(crate) details: BTreeMap<String, String>,
     /// Whether its keys are unique in the queue, and the states that count.
     pub(crate) unique: (bool, u8),
+    /// Whether it keeps finished tasks without their payloads.
+    pub(crate) drops: bool,
 }
 
 /// How long a tube keeps tasks: age, count and bytes, each without a limit if it is never.
@@ -252,6 +254,8 @@ pub(crate) struct TaskRow {
     pub(crate) moved: bool,
     /// Counts the replacements of the payload.
     pub(crate) replaced: u32,
+    /// Whether the payload was not kept.
+    pub(crate) dropped: bool,
     /// The payload, or what is said of it if it stands in pieces.
     pub(crate) payload: Result<Vec<u8>, Apart>,
 }
@@ -445,6 +449,7 @@ impl Bytes<'_> {
             book: None,
             details: BTreeMap::new(),
             unique: (false, 15),
+            drops: false,
             lapse: None,
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
@@ -473,6 +478,7 @@ impl Bytes<'_> {
                         rest.end()?;
                         ensure(row.unique != (false, 15), || "keys as without the field".into())?;
                     }
+                    9 => row.drops = Bytes(bytes).end().map(|()| true)?,
                     3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
                     _ => return Err(format!("field {number} of a tube")),
                 }
@@ -650,6 +656,7 @@ impl Bytes<'_> {
             passed: None,
             moved: false,
             replaced: 0,
+            dropped: false,
             payload: Ok(Vec::new()),
         };
         let is_timed = row.expires.or(row.ttr).is_some();
@@ -676,6 +683,7 @@ impl Bytes<'_> {
                 }
                 6 => row.book = Some(Bytes(&bytes).book()?),
                 7 => row.details = Bytes(&bytes).details()?,
+                8 => row.dropped = Bytes(&bytes).end().map(|()| true)?,
                 _ => return Err(wrong()),
             }
         }

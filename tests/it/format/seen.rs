@@ -26,6 +26,7 @@ struct Seen {
     state: tubewell::State,
     payload: Vec<u8>,
     replaced: u32,
+    dropped: bool,
     priority: i64,
     created: u64,
     group: Option<String>,
@@ -61,6 +62,7 @@ fn shown(task: &TaskInfo) -> Seen {
         state: task.state,
         payload: task.payload.to_vec(),
         replaced: task.payload_generation,
+        dropped: task.payload_dropped,
         priority: task.priority,
         created: micros(task.created),
         group: task.group.as_ref().map(ToString::to_string),
@@ -149,6 +151,7 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
         state,
         payload: task.payload.clone(),
         replaced: task.replaced,
+        dropped: task.dropped,
         priority: if tube.flags & 32 != 0 { !task.place.priority } else { task.place.priority },
         created: task.created,
         group: task.group.clone().filter(|group| !group.is_empty()),
@@ -234,7 +237,7 @@ fn options(row: &TubeRow) -> TubeOptions {
         0 => Backoff::doubling(first),
         step => Backoff::linear(Duration::from_micros(step)),
     };
-    options.backoff(grown.factor(factor).at_most(most).jitter(jitter))
+    options.drop_payloads(row.drops).backoff(grown.factor(factor).at_most(most).jitter(jitter))
 }
 
 /// The queue shows what the rows contain, and nothing else.

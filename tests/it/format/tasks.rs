@@ -27,6 +27,7 @@ pub(crate) struct Stored {
     pub(crate) passed: Option<Vec<u8>>,
     moved: bool,
     pub(crate) replaced: u32,
+    pub(crate) dropped: bool,
     pub(crate) payload: Vec<u8>,
     pub(crate) state: State,
     pub(crate) progress: Progress,
@@ -381,6 +382,10 @@ impl Parts {
         };
         ensure(apart == (payload.len() > 3500), || format!("{} bytes", payload.len()))?;
 
+        let is_done = matches!(state, State::Done { .. });
+        let is_right = !row.dropped || is_done && payload.is_empty();
+        ensure(is_right, || format!("dropped, and {state:?}, {} bytes", payload.len()))?;
+
         let plain_home =
             Place { priority: tube.made_with, order: (1 << 63 | id).to_be_bytes().to_vec() };
         let plain_group = GROUPED.contains(&tube.kind).then(String::new);
@@ -437,6 +442,7 @@ impl Parts {
             passed: row.passed,
             moved: row.moved,
             replaced: row.replaced,
+            dropped: row.dropped,
             payload,
             state,
             progress,

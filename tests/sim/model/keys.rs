@@ -149,7 +149,7 @@ impl Model {
             task.expires = task.expires.saturating_add(wait);
         }
         let serial = if is_done { edition } else { old };
-        task.seen.edition = if is_done { 0 } else { edition };
+        (task.seen.edition, task.seen.dropped) = (if is_done { 0 } else { edition }, false);
         if is_done {
             task.seen.serial = serial;
             (task.seen.finished, task.seen.result) = (None, false);

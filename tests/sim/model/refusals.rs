@@ -139,9 +139,10 @@ impl Model {
             };
             // Without results there is no task left to have it.
             let is_kept = match (step, step.plain()) {
-                (Step::Bring { .. }, Step::Ack { .. }) | (_, Step::AckWith { .. }) => {
-                    now.opts.finished.is_some()
+                (Step::Bring { .. }, Step::Ack { .. } | Step::AckWith { .. }) => {
+                    now.opts.finished.is_some() && !now.opts.drops
                 }
+                (_, Step::AckWith { .. }) => now.opts.finished.is_some(),
                 _ => true,
             };
             if priority && !prioritised || times && !timed || !is_kept {

@@ -30,10 +30,14 @@ fn groups_by_reason(tasks: &[TaskInfo]) -> Groups {
 
 impl World {
     pub(super) fn seen(&mut self, info: &TaskInfo) -> Verdict<Seen> {
-        let numbers = self.numbers(info.id, &info.payload);
+        let dropped = info.payload_dropped;
+        let numbers = match self.serials.get(&info.id) {
+            Some(serial) if dropped && info.payload.is_empty() => Some((*serial, 0)),
+            _ => self.numbers(info.id, &info.payload),
+        };
         let (serial, edition) = numbers.ok_or(format!("{:?} is altered", info.id))?;
         self.bind(serial, info.id)?;
-        if (info.payload_generation > 0) != (edition > 0) {
+        if !dropped && (info.payload_generation > 0) != (edition > 0) {
             return Err(format!("{:?} is of generation {}", info.id, info.payload_generation));
         }
         let micros = |length: Duration| length.as_micros() as u64;
@@ -49,6 +53,7 @@ impl World {
         Ok(Seen {
             serial,
             edition,
+            dropped,
             lines: self.lines.get(&info.id).copied().unwrap_or_default(),
             started: matches!(info.phase, Some(Phase::Started { .. })),
             progress: info.progress.as_ref().map(|progress| progress.percent),
