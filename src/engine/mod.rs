@@ -30,6 +30,7 @@ pub(crate) mod reports;
 pub(crate) mod last_change;
 pub(crate) mod query;
 pub(crate) mod keys;
+pub(crate) mod kinds;
 pub(crate) mod history;
 pub(crate) mod failures;
 pub(crate) mod retention;

@@ -297,7 +297,7 @@ impl Move<'_> {
             Which::Held(..) | Which::ById(_) => {
                 transition::remove(ctx, old, standing, cause)?;
                 transition::note_way(ctx, new.tube);
-                transition::put(ctx, new, next, Cause::Move)?;
+                transition::arrive(ctx, new, next, Cause::Move)?;
             }
         }
         transition::end_stall(ctx, old.tube, standing);

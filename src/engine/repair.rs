@@ -11,11 +11,11 @@ use crate::engine::settle::buried;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{history, lookup, position, reports, retention};
+use crate::engine::{history, kinds, lookup, position, reports, retention};
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::row::{
-    self, ConsumerRow, DelayedRow, DoneRow, PayloadPlace, TakenRow, TaskProgress, TaskRow,
-    moved_section, replaced_section,
+    self, ConsumerRow, DelayedRow, DoneRow, Labels, PayloadPlace, TakenRow, TaskProgress, TaskRow,
+    label_section, moved_section, replaced_section,
 };
 use crate::format::{Range, Scan, Tag, Value, View};
 use crate::words::clock::NEVER;
@@ -182,7 +182,9 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
         _ => {
             let found = pieces::find(ctx, (tube.run(), id))?;
             let is_moved = ctx.row(&key::moved(tube.run(), id))?.is_some();
-            (unknown_task(ctx, &found, group, is_moved), Some(found))
+            let kind = kinds::recover(ctx, tube, id)?;
+            let raw = unknown_task(ctx, &found, (group, kind.as_deref()), is_moved);
+            (raw, Some(found))
         }
     };
     let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
@@ -226,17 +228,18 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     }
 }
 
-/// The row of a task of which only the payload and the group are known, and whether it came from
-/// another tube.
+/// The row of a task of which only the payload, the group and perhaps the kind are known, and
+/// whether it came from another tube.
 fn unknown_task(
     ctx: &OpContext<'_>,
     found: &PiecesFound,
-    group: Option<&str>,
+    (group, kind): (Option<&str>, Option<&str>),
     is_moved: bool,
 ) -> Value {
     let payload = found.whole.map_or(PayloadPlace::Inline(&[]), PayloadPlace::Apart);
     let created = ctx.now.queue;
-    let section = moved_section(&[], None, is_moved, None).unwrap_or(Value::EMPTY);
+    let section = label_section(&Labels { kind, ..Labels::default() });
+    let section = moved_section(&section, None, is_moved, None).unwrap_or(section);
     let section = replaced_section(&section, found.payload_generation()).unwrap_or(section);
     let (codec, version, times, key, extension) = (0, 0, None, None, &*section);
     TaskRow { created, codec, version, times, group, key, extension, payload }.encode()

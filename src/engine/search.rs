@@ -78,6 +78,13 @@ impl<'a> Index<'a> {
         if let Some(prefix) = &filter.key_prefix {
             return Ok(Self::Keys(prefix));
         }
+        if let Some(kind) = filter.kind.as_ref().filter(|_| tube.row.options.index_kinds) {
+            return Ok(match kind.len() {
+                1..=LABEL_BYTES_MAX => prefixed(key::kind_of(tube.run(), kind)),
+                // No task has it.
+                _ => Self::Ranges(Vec::new()),
+            });
+        }
         if filter.is_by_end() {
             return Ok(Self::Ranges(ended(tube, filter)));
         }

@@ -5,7 +5,9 @@
 use crate::engine::context::{Op, OpContext, decoded, sound};
 use crate::engine::effects::{SettingChange, TubeChange};
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::feature::{DROPPED_PAYLOADS, HIGHER_FIRST, LAPSES, RETENTION, SETTINGS, UNIQUE};
+use crate::format::feature::{
+    DROPPED_PAYLOADS, HIGHER_FIRST, KIND_INDEX, LAPSES, RETENTION, SETTINGS, UNIQUE,
+};
 use crate::format::key::{self, Key};
 use crate::format::row::{SettingRow, TubeRow};
 use crate::format::{Scan, Tag, View};
@@ -224,6 +226,9 @@ pub(crate) fn needs(ctx: &mut OpContext<'_>, options: &TubeOptions) {
     }
     if options.drop_payloads {
         ctx.needs(&DROPPED_PAYLOADS);
+    }
+    if options.index_kinds {
+        ctx.needs(&KIND_INDEX);
     }
     if options.lapse != Lapse::new() {
         ctx.needs(&LAPSES);

@@ -8,7 +8,7 @@ use crate::engine::pieces;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{
-    failures, fresh, groups, history, keys, lookup, query, reports, retention, trash,
+    failures, fresh, groups, history, keys, kinds, lookup, query, reports, retention, trash,
 };
 use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{StoredHome, TakenRow, TaskRow};
@@ -207,8 +207,8 @@ pub(crate) fn strip(
     published.trim(ctx)
 }
 
-/// Brings a task into its tube. Its own row was read; what stands apart of its payload is the
-/// caller's to write.
+/// Brings a new task into its tube. Its own row was read; what stands apart of its payload is the
+/// caller's to write, and the row of its kind: most tasks have none, and no question is asked here.
 #[inline]
 pub(crate) fn put(
     ctx: &mut OpContext<'_>,
@@ -219,6 +219,24 @@ pub(crate) fn put(
     Transition { task, from: None, to: Some(to), before: None }.carry_out(ctx, cause)?;
     add_own(ctx, task, to);
     Ok(())
+}
+
+/// Brings a task into its tube that was put before, with the row of its kind.
+#[cold]
+pub(crate) fn arrive(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    to: &TaskState,
+    cause: Cause,
+) -> Result<()> {
+    put(ctx, task, to, cause)?;
+    add_kind(ctx, task);
+    Ok(())
+}
+
+fn add_kind(ctx: &mut OpContext<'_>, task: &TaskRef<'_>) {
+    let kind = task.read.and_then(|(_, row)| row.kind());
+    kinds::add(ctx, task.tube, task.id, kind);
 }
 
 /// Adds the task's own row, and the rows that lead to it.
@@ -250,6 +268,7 @@ pub(crate) fn replace(
     remove_own(ctx, old, from);
     Transition { task: new, from: None, to: Some(to), before: None }.step(ctx)?;
     add_own(ctx, new, to);
+    add_kind(ctx, new);
     Transition { task: new, from: Some(from), to: Some(to), before: None }.record(ctx, cause)
 }
 
@@ -269,6 +288,7 @@ pub(crate) fn succeed(
     let enters = Transition { task: new, from: None, to: Some(to), before: None };
     enters.step(ctx)?;
     add_own(ctx, new, to);
+    add_kind(ctx, new);
     enters.record(ctx, cause)?;
     if old.id != new.id {
         leaves.publish(ctx, Cause::Delete);
@@ -361,8 +381,14 @@ fn remove_own(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, from: &TaskState) {
         ctx.remove(key::position(run, id));
     }
     ctx.effects().count_bytes(run, -(task.bytes as i64));
-    if task.key().is_some() {
-        keys::remove(ctx, task, from);
+    // The own row of a plain task was not read.
+    if let Some((_, row)) = task.read {
+        if row.key.is_some() {
+            keys::remove(ctx, task, from);
+        }
+        if !row.extension.is_empty() {
+            kinds::remove(ctx, task);
+        }
     }
 }
 
@@ -632,7 +658,7 @@ impl<'a> Transition<'a> {
     }
 }
 
-/// Adds the payload to the last step, if it is wanted. A damaged or missing payload is left out, and
+/// Adds the payload to the last step, if it is wanted. A damaged or missing payload is left out and
 /// one that was not kept; an error means that nothing could be read, and ends the op.
 fn record_payload(
     ctx: &mut OpContext<'_>,

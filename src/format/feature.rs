@@ -18,6 +18,7 @@ pub(crate) const KNOWN: &[Feature] = &[
     UNIQUE,
     SETTINGS,
     DROPPED_PAYLOADS,
+    KIND_INDEX,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -82,6 +83,11 @@ pub(crate) const SETTINGS: Feature =
 /// left for the payload, and show so a task that was put again.
 pub(crate) const DROPPED_PAYLOADS: Feature =
     Feature { number: 13, unknown: Unknown::Refuse, name: Cow::Borrowed("dropped-payloads") };
+
+/// A tube with an index of the kinds of its tasks. A version without it would leave the rows
+/// behind, and write none for new tasks.
+pub(crate) const KIND_INDEX: Feature =
+    Feature { number: 14, unknown: Unknown::Refuse, name: Cow::Borrowed("kind-index") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -431,6 +431,20 @@ pub(crate) fn key_beside(queue_key: &[u8], run: Run) -> Option<Key> {
     Some(beside)
 }
 
+/// The beginning of the rows of the tasks of one kind.
+pub(crate) fn kind_of(run: Run, kind: &str) -> Key {
+    with_label(in_run(Tag::Kind, run), kind)
+}
+
+pub(crate) fn kind(run: Run, kind: &str, id: TaskId) -> Key {
+    with_id(kind_of(run, kind), id)
+}
+
+/// The kind in a key of [`kind`].
+pub(crate) fn kind_in(key: &[u8]) -> Option<&str> {
+    label_in(key)
+}
+
 fn with_text(mut key: Key, text: &str) -> Key {
     key.extend_from_slice(&(text.len() as u16).to_be_bytes());
     key.extend_from_slice(text.as_bytes());
@@ -608,7 +622,12 @@ pub(crate) fn standing_place(tag: Tag, key: &[u8]) -> Option<Rank> {
 
 /// The group in a key of [`Tag::Line`].
 pub(crate) fn group_of(line: &[u8]) -> Option<&str> {
-    let (len, rest) = line.get(RUN_PREFIX..)?.split_first()?;
+    label_in(line)
+}
+
+/// The label after the run.
+fn label_in(key: &[u8]) -> Option<&str> {
+    let (len, rest) = key.get(RUN_PREFIX..)?.split_first()?;
     std::str::from_utf8(rest.get(..usize::from(*len))?).ok()
 }
 

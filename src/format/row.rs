@@ -192,6 +192,9 @@ fn read_unique_field(field: &[u8]) -> Option<Unique> {
 /// their payloads.
 const DROPS_FIELD: u16 = 9;
 
+/// Number of the extension field, without content, of a tube with an index of kinds.
+const KINDS_FIELD: u16 = 10;
+
 impl TubeRow {
     /// The fields of its options, and those that this version does not know.
     fn section(&self) -> Cow<'_, Extension> {
@@ -230,6 +233,9 @@ impl TubeRow {
         }
         if self.options.drop_payloads {
             add(DROPS_FIELD, &[]);
+        }
+        if self.options.index_kinds {
+            add(KINDS_FIELD, &[]);
         }
         section
     }
@@ -332,8 +338,12 @@ fn read_section(extension: &mut Extension, options: &mut TubeOptions) -> Option<
     if let Some(field) = extension.take(UNIQUE_FIELD) {
         options.unique = read_unique_field(&field)?;
     }
-    if let Some(field) = extension.take(DROPS_FIELD) {
-        options.drop_payloads = field.is_empty().then_some(true)?;
+    for (number, option) in
+        [(DROPS_FIELD, &mut options.drop_payloads), (KINDS_FIELD, &mut options.index_kinds)]
+    {
+        if let Some(field) = extension.take(number) {
+            *option = field.is_empty().then_some(true)?;
+        }
     }
     Some(())
 }

@@ -8,10 +8,11 @@ use std::time::{Duration, SystemTime};
 /// Which tasks a [search](crate::Tube::search) finds: those that meet every condition. Without one
 /// it finds all but those in the trash.
 ///
-/// With an owner, a failure group, a key prefix, a time of the end or a state, in this order, the
-/// first one that is given chooses the index that is read, and its order: by id, by the time of the
-/// bury, by the length of the key and the key, the buried and then the finished ones by the time of
-/// their ends, or as the state's index has them. Without any of them the tasks are read in the
+/// With an owner, a failure group, a key prefix, a kind in a tube that [has an index of
+/// them](crate::TubeOptions::index_kinds), a time of the end or a state, in this order, the first
+/// one that is given chooses the index that is read, and its order: by id, by the time of the bury,
+/// by the length of the key and the key, by id, the buried and then the finished ones by the time
+/// of their ends, or as the state's index has them. Without any of them the tasks are read in the
 /// order of their priorities, then of their puts. Stalled tasks are looked for among the taken
 /// ones.
 ///

@@ -157,12 +157,13 @@ pub(crate) const OF_TUBES: &[TubeSetting] = &[
 ];
 
 /// The options that a tube keeps as it was made.
-const FIXED: [&str; 7] = [
+const FIXED: [&str; 8] = [
     "kind",
     "temporary",
     "placement",
     "higher_first",
     "unique",
+    "index_kinds",
     "ttl_spares_buried",
     "hold_group_while_delayed",
 ];

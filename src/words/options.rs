@@ -201,6 +201,7 @@ impl TubeKind {
 ///     .ttl_spares_buried(false)
 ///     .higher_first(false)
 ///     .drop_payloads(false)
+///     .index_kinds(false)
 ///     .temporary(false);
 /// assert_eq!(plain, spelled_out); // and no ttl, no ttr, no capacity, no placement
 /// ```
@@ -277,6 +278,7 @@ pub struct TubeOptions {
     pub(crate) ttl_spares_buried: bool,
     pub(crate) higher_first: bool,
     pub(crate) unique: Unique,
+    pub(crate) index_kinds: bool,
     pub(crate) keep_finished: Option<Retention>,
     pub(crate) drop_payloads: bool,
     pub(crate) keep_buried: Option<Retention>,
@@ -348,6 +350,7 @@ impl TubeOptions {
             ttl_spares_buried: false,
             higher_first: false,
             unique: Unique::new(),
+            index_kinds: false,
             keep_finished: None,
             drop_payloads: false,
             keep_buried: None,
@@ -491,6 +494,27 @@ setters! {
     /// changed. Default: in the tube, and in every state but Done. [`Unique`] has an example.
     unique(unique: Unique) => unique = unique;
 
+    /// Keeps an index of the kinds of its tasks: a [search](crate::Tube::search) by a
+    /// [kind](crate::Filter::kind) then reads only tasks of that kind. Each task with a kind has a
+    /// row more, which its put writes. It cannot be changed. Default: off, and such a search looks
+    /// at tasks of every kind.
+    ///
+    /// ```
+    /// use tubewell::{Filter, Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.create_tube("post", TubeOptions::default().index_kinds(true))?;
+    /// tube.put_many((0..10_000).map(|_| b"letter".to_vec()))?;
+    /// let film = tube.task(b"film").kind("parcel").put()?;
+    /// let found = tube.search(&Filter::new().kind("parcel"), None, 100)?;
+    /// assert_eq!((found.tasks[0].id, found.tasks.len()), (film, 1));
+    /// assert!(found.next.is_none()); // all that there are
+    /// # Ok(())
+    /// # }
+    /// ```
+    index_kinds(yes: bool) => index_kinds = yes;
+
     /// Keeps each finished task, with its payload, unless the tube [drops
     /// it](TubeOptions::drop_payloads), and its [result](crate::Task::ack_with), as
     /// [`State::Done`](crate::State::Done), and removes it by this [`Retention`], which has an
@@ -606,6 +630,9 @@ getters! {
 
     /// Where the keys of its tasks are unique.
     get_unique() -> Unique => unique;
+
+    /// Whether it keeps an index of the kinds of its tasks.
+    get_index_kinds() -> bool => index_kinds;
 
     /// How long finished tasks are kept. `None`: an ack removes them.
     get_keep_finished() -> Option<Retention> => keep_finished;

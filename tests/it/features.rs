@@ -173,8 +173,10 @@ fn each_setting_enters_it() {
 /// A tube that is made with an option that an older version would not apply.
 #[test]
 fn each_option_enters_it() {
-    let uses: [(&str, TubeOptions); 1] =
-        [("dropped-payloads", TubeOptions::default().drop_payloads(true))];
+    let uses = [
+        ("dropped-payloads", TubeOptions::default().drop_payloads(true)),
+        ("kind-index", TubeOptions::default().index_kinds(true)),
+    ];
     for (name, options) in uses {
         for temporary in [false, true] {
             let (_home, path) = home();

@@ -262,16 +262,18 @@ fn options_and_tasks_without_payloads_are_read_as_the_page_says() {
     let (_home, path) = crate::home();
     let queue = still().0.open(&path).unwrap();
     let options = TubeOptions::default().keep_finished(Retention::new()).drop_payloads(true);
+    let options = options.index_kinds(true);
     let tube = queue.create_tube("t", options).unwrap();
     for length in [3, 1 << 20] {
-        tube.put(&vec![7; length]).unwrap();
+        tube.kind("mail").put(&vec![7; length]).unwrap();
         tube.take().unwrap().ack_with(b"r").unwrap();
     }
     let (_copy, copy) = killed(&path);
     let Folder { journal, contents, rows, .. } = read(&copy).unwrap();
     let features: Vec<_> = journal.features.iter().map(|feature| feature.name.as_str()).collect();
-    assert_eq!(features, ["retention", "dropped-payloads"]);
-    assert!(contents.tubes[&1].drops);
+    assert_eq!(features, ["retention", "dropped-payloads", "kind-index"]);
+    assert!(contents.tubes[&1].drops && contents.tubes[&1].kinds);
+    assert_eq!(rows.range(vec![0x32]..vec![0x33]).count(), 2);
     let dropped = |id| contents.tasks[&(1, id)].dropped;
     assert_eq!([1, 2].map(dropped), [true, true]);
     assert_eq!(tasks::payload_bytes(&rows).unwrap(), 0);

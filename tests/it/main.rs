@@ -65,6 +65,7 @@ mod inspect;
 mod journal_bytes;
 mod keyed;
 mod kick;
+mod kind_index;
 mod kinds;
 mod lapse;
 mod lease;

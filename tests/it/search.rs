@@ -25,11 +25,11 @@ fn found(tube: &Tube, filter: &Filter, most: usize) -> Vec<TaskId> {
     }
 }
 
-/// Tasks of every state, kind, key, group, priority and age.
-fn filled() -> (Queue, Tube) {
+/// Tasks of every state, kind, key, group, priority and age, perhaps with an index of kinds.
+fn filled(indexed: bool) -> (Queue, Tube) {
     let (builder, clock) = still();
     let queue = builder.in_memory().unwrap();
-    let options = TubeOptions::default().keep_finished(Retention::new());
+    let options = TubeOptions::default().keep_finished(Retention::new()).index_kinds(indexed);
     let tube = queue.create_tube("t", options).unwrap();
     let ada = queue.consumer("ada").unwrap();
     for number in 0..240_i64 {
@@ -72,7 +72,13 @@ type Case = (Filter, Box<dyn Fn(&TaskSummary) -> bool>);
 
 #[test]
 fn a_search_finds_what_a_look_at_all_tasks_finds() {
-    let (queue, tube) = filled();
+    for indexed in [false, true] {
+        finds_what_a_look_finds(indexed);
+    }
+}
+
+fn finds_what_a_look_finds(indexed: bool) {
+    let (queue, tube) = filled(indexed);
     let all: Vec<TaskSummary> = STATES
         .into_iter()
         .flat_map(|state| tube.summaries(state))
@@ -95,6 +101,10 @@ fn a_search_finds_what_a_look_at_all_tasks_finds() {
         (any().failure_group("smtp"), {
             Box::new(|task| task.last_failure.is_some() && task.state == State::Buried)
         }),
+        (any().kind("mail").state(State::Done), {
+            Box::new(|task| task.kind.as_deref() == Some("mail") && task.state == State::Done)
+        }),
+        (any().kind("mai"), Box::new(|_| false)),
         (any().owner("ada").kind("mail").state(State::Taken), {
             Box::new(|task| task.holder.is_some() && task.kind.as_deref() == Some("mail"))
         }),

@@ -44,6 +44,8 @@ pub struct Opts {
     pub higher: bool,
     /// Where keys are unique, and whether taken, buried and finished tasks count.
     pub unique: Keys,
+    /// Whether there is an index of kinds.
+    pub kinds: bool,
     /// How long finished tasks are kept; None: they are removed.
     pub finished: Option<Kept>,
     /// Whether they are kept without their payloads.
@@ -130,6 +132,7 @@ impl Opts {
             spares: false,
             higher: false,
             unique: Keys::PLAIN,
+            kinds: false,
             finished: None,
             drops: false,
             buried: None,
@@ -152,6 +155,7 @@ impl Opts {
             .higher_first(self.higher)
             .unique(self.unique.build())
             .drop_payloads(self.drops)
+            .index_kinds(self.kinds)
             .lapse(self.lapse());
         if let Some(ttl) = self.ttl {
             options = options.ttl(length(ttl));

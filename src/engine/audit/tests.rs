@@ -3,6 +3,7 @@
 
 mod dropped;
 mod edited;
+mod kinds;
 mod pieces;
 mod reads;
 
@@ -135,7 +136,7 @@ fn filled() -> Rows {
     let clock = ManualClock::new();
     let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
     let kept = Retention::new().age(HOUR).bytes(1 << 40);
-    let options = TubeOptions::default().keep_finished(kept).keep_buried(kept);
+    let options = TubeOptions::default().keep_finished(kept).keep_buried(kept).index_kinds(true);
     let tubes = [
         queue.create_tube("first", options.clone()).unwrap(),
         queue.create_tube("temporary", options.clone().temporary(true)).unwrap(),
@@ -160,7 +161,7 @@ fn filled() -> Rows {
             tube.task(b"open").group("open").put().unwrap();
         }
         tube.take().unwrap().detach();
-        let done = tube.task(b"done").key("done").put().unwrap();
+        let done = tube.task(b"done").key("done").kind("mail").put().unwrap();
         tube.claim(done).unwrap().ack_with(b"result").unwrap();
         let buried = tube.task(b"buried").ttl(HOUR).put().unwrap();
         tube.bury(buried, "no").unwrap();
@@ -168,7 +169,7 @@ fn filled() -> Rows {
         tube.trash(trashed, "no").unwrap();
         tube.task(b"failed").priority(-99).put().unwrap();
         tube.take().unwrap().fail("smtp", "550").unwrap();
-        tube.task(b"later").delay(HOUR).ttl(HOUR).put().unwrap();
+        tube.task(b"later").delay(HOUR).ttl(HOUR).kind("film").put().unwrap();
         tube.task(b"at noon").run_at(clock.wall() + HOUR).put().unwrap();
         tube.task(b"keyed").key("key").ttl(HOUR).put().unwrap();
         tube.task(b"urgent").priority(-1).put().unwrap();
@@ -339,7 +340,17 @@ fn drop_payload(rows: &mut Rows, at: Key, payload: PayloadPlace<'_>) {
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
-    let faults: [(&str, Spoil); 47] = [
+    let faults: [(&str, Spoil); 49] = [
+        ("Kind: a row is missing", |rows| {
+            let key = rows.in_tube("first", Tag::Kind);
+            rows.rows.remove(&key);
+        }),
+        ("Kind: a row without a task", |rows| {
+            let key = rows.in_tube("first", Tag::Kind);
+            rows.rows.remove(&key);
+            let (run, id) = (rows.tube("first").run(), key::id_of(&key).unwrap());
+            rows.set(key::kind(run, "another", id), Value::from([]));
+        }),
         ("its payload was not kept, but it is Taken and has 5 bytes", |rows| {
             let (at, payload) = (rows.in_tube("first", Tag::Fresh), PayloadPlace::Inline(b"alone"));
             drop_payload(rows, at, payload);

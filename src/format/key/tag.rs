@@ -129,6 +129,8 @@ tags! {
     KeyOfQueue = 0x30, Queue, None;
     /// tube number or 0, name → `SettingRow`
     Setting = 0x31, Queue, None;
+    /// run, kind, id → nothing, in a tube with an index of kinds
+    Kind = 0x32, Run, None;
 }
 
 /// To what the rows of a tag belong.

@@ -33,6 +33,7 @@ struct TubeForm {
     ttl_spares_buried: bool,
     higher_first: bool,
     unique: Unique,
+    index_kinds: bool,
     keep_finished: Option<Retention>,
     drop_payloads: bool,
     keep_buried: Option<Retention>,
@@ -69,6 +70,7 @@ impl TubeForm {
             ttl_spares_buried,
             higher_first,
             unique,
+            index_kinds,
             keep_finished,
             drop_payloads,
             keep_buried,
@@ -93,6 +95,7 @@ impl TubeForm {
             ttl_spares_buried,
             higher_first,
             unique,
+            index_kinds,
             keep_finished,
             drop_payloads,
             keep_buried,
@@ -115,6 +118,7 @@ impl TubeForm {
             .ttl_spares_buried(self.ttl_spares_buried)
             .higher_first(self.higher_first)
             .unique(self.unique)
+            .index_kinds(self.index_kinds)
             .drop_payloads(self.drop_payloads)
             .history(self.history);
         if let Some(ttl) = self.ttl {
@@ -181,6 +185,7 @@ mod tests {
             ttl_spares_buried: true,
             higher_first: true,
             unique: Unique::new().in_queue(true).buried(false),
+            index_kinds: true,
             keep_finished: Some(Retention::new().age(Duration::from_secs(9))),
             drop_payloads: true,
             keep_buried: Some(Retention::new().count(1).bytes(2)),

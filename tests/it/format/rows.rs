@@ -47,6 +47,7 @@ pub(crate) enum Key {
     Keyed(u32, bool, String, u64),
     /// The same in the whole queue.
     OfQueue(String, bool, u64),
+    OfKind(u32, String, u64),
     Held(u32, u32, u64),
     BuriedTime(u32, u64, u64),
     BuriedGroup(u32, String, u64, u64),
@@ -163,6 +164,7 @@ impl Key {
             0x26 => Self::Done(run, rest.u64()?),
             0x27 => Self::DoneTime(run, rest.u64()?, rest.u64()?),
             0x2a => Self::Kept(run, rest.u8()?),
+            0x32 => Self::OfKind(run, rest.short()?, rest.u64()?),
             tag => return Err(format!("tag {tag:#x}")),
         })
     }
@@ -170,7 +172,7 @@ impl Key {
 
 /// Whether the keys of this tag have a run.
 pub(crate) fn is_of_run(tag: u8) -> bool {
-    (0x10..0x20).contains(&tag) || (0x26..=0x2a).contains(&tag) || tag == 0x2f
+    (0x10..0x20).contains(&tag) || (0x26..=0x2a).contains(&tag) || [0x2f, 0x32].contains(&tag)
 }
 
 /// How many rows there are of each run and tag.
@@ -217,6 +219,8 @@ pub(crate) struct TubeRow {
     pub(crate) unique: (bool, u8),
     /// Whether it keeps finished tasks without their payloads.
     pub(crate) drops: bool,
+    /// Whether it has an index of kinds.
+    pub(crate) kinds: bool,
 }
 
 /// How long a tube keeps tasks: age, count and bytes, each without a limit if it is never.
@@ -450,6 +454,7 @@ impl Bytes<'_> {
             details: BTreeMap::new(),
             unique: (false, 15),
             drops: false,
+            kinds: false,
             lapse: None,
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
@@ -479,6 +484,7 @@ impl Bytes<'_> {
                         ensure(row.unique != (false, 15), || "keys as without the field".into())?;
                     }
                     9 => row.drops = Bytes(bytes).end().map(|()| true)?,
+                    10 => row.kinds = Bytes(bytes).end().map(|()| true)?,
                     3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
                     _ => return Err(format!("field {number} of a tube")),
                 }

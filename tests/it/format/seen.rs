@@ -237,7 +237,10 @@ fn options(row: &TubeRow) -> TubeOptions {
         0 => Backoff::doubling(first),
         step => Backoff::linear(Duration::from_micros(step)),
     };
-    options.drop_payloads(row.drops).backoff(grown.factor(factor).at_most(most).jitter(jitter))
+    options
+        .drop_payloads(row.drops)
+        .index_kinds(row.kinds)
+        .backoff(grown.factor(factor).at_most(most).jitter(jitter))
 }
 
 /// The queue shows what the rows contain, and nothing else.

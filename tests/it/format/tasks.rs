@@ -321,6 +321,7 @@ impl Key {
             | Self::BuriedGroup(run, ..)
             | Self::FailureGroup(run, _)
             | Self::DoneTime(run, ..)
+            | Self::OfKind(run, ..)
             | Self::Kept(run, _)
             | Self::Failed(_, _, run, _) => *run,
             Self::OfQueue(..) => 0,
@@ -472,6 +473,9 @@ impl Stored {
             if in_queue {
                 keys.push(Key::OfQueue(key.clone(), counts, id));
             }
+        }
+        if let Some(kind) = self.kind.as_ref().filter(|_| tube.kinds) {
+            keys.push(Key::OfKind(run, kind.clone(), id));
         }
         let mut expires = self.progress.expires;
         match &self.state {

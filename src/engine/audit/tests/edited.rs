@@ -35,7 +35,7 @@ use crate::words::task::{State, TaskId};
 use crate::words::verb::{Extend, PauseTerms, Release, Verdict};
 use std::time::Duration;
 
-const NOW: Now = Now { queue: 1_000, wall: 1_000, lease: 1_000 };
+pub(super) const NOW: Now = Now { queue: 1_000, wall: 1_000, lease: 1_000 };
 
 /// One known tube.
 struct One(TubeEntry);
