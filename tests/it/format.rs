@@ -21,7 +21,7 @@ use rows::{Rows, State};
 use std::fs;
 use std::path::Path;
 use tasks::Contents;
-use tubewell::{Durability, Retention, TubeOptions};
+use tubewell::{Durability, Lapse, Retention, TubeOptions};
 
 /// What is in a folder.
 struct Folder {
@@ -260,18 +260,24 @@ fn settings_are_read_as_the_page_says() {
 #[test]
 fn options_and_tasks_without_payloads_are_read_as_the_page_says() {
     let (_home, path) = crate::home();
-    let queue = still().0.open(&path).unwrap();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
     let options = TubeOptions::default().keep_finished(Retention::new()).drop_payloads(true);
-    let options = options.index_kinds(true);
+    let options = options.index_kinds(true).ttr(secs(1)).lapse(Lapse::new().grace(secs(60)));
     let tube = queue.create_tube("t", options).unwrap();
     for length in [3, 1 << 20] {
         tube.kind("mail").put(&vec![7; length]).unwrap();
-        tube.take().unwrap().ack_with(b"r").unwrap();
+        // Stalled, of which nothing is left.
+        let task = tube.take().unwrap();
+        clock.advance(secs(5));
+        queue.tick().unwrap();
+        assert!(tube.peek(task.id()).unwrap().is_stalled());
+        task.ack_with(b"r").unwrap();
     }
     let (_copy, copy) = killed(&path);
     let Folder { journal, contents, rows, .. } = read(&copy).unwrap();
     let features: Vec<_> = journal.features.iter().map(|feature| feature.name.as_str()).collect();
-    assert_eq!(features, ["retention", "dropped-payloads", "kind-index"]);
+    assert_eq!(features, ["retention", "lapses", "dropped-payloads", "kind-index"]);
     assert!(contents.tubes[&1].drops && contents.tubes[&1].kinds);
     assert_eq!(rows.range(vec![0x32]..vec![0x33]).count(), 2);
     let dropped = |id| contents.tasks[&(1, id)].dropped;

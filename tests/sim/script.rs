@@ -170,7 +170,7 @@ impl Maker {
         }
         opts.finished = self.rng.one_in(3).then(|| self.kept());
         // Without a draw, so that the steps after it are those that they were.
-        (opts.drops, opts.kinds) = (tube % 2 == 1, tube % 3 > 0);
+        (opts.drops, opts.kinds) = (tube % 2 == 1, !tube.is_multiple_of(3));
         opts.buried = self.rng.one_in(6).then(|| self.kept());
         self.kinds[usize::from(tube)] = kind;
         Step::Create { tube, opts, if_not_exists: self.rng.one_in(3) }
