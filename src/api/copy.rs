@@ -64,9 +64,10 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// # Errors
     /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongTube`](ErrorKind::WrongTube) if it is in
-    /// another tube; [`Damaged`](ErrorKind::Damaged) if one of its rows is damaged;
-    /// [`Unsupported`](ErrorKind::Unsupported) for a task with a group if the kind of the other
-    /// tube has none; [`Invalid`](ErrorKind::Invalid) for a tube of another queue; as
+    /// another tube; [`WrongState`](ErrorKind::WrongState) if it is finished and its payload [was
+    /// not kept](crate::TubeOptions::drop_payloads); [`Damaged`](ErrorKind::Damaged) if one of its
+    /// rows is damaged; [`Unsupported`](ErrorKind::Unsupported) for a task with a group if the kind
+    /// of the other tube has none; [`Invalid`](ErrorKind::Invalid) for a tube of another queue; as
     /// [`Tube::put`] into the other tube.
     pub fn copy_to<U: ?Sized>(&self, id: TaskId, to: &Tube<U>) -> Result<TaskId> {
         let found = to.ensure_of(&self.hold).and_then(|()| {

@@ -21,8 +21,9 @@ pub enum Ended {
     Done(Box<TaskInfo>),
     /// It is buried. A [kick](Tube::kick) makes it ready again.
     Buried(Box<TaskInfo>),
-    /// It is gone: finished in a tube that keeps no finished tasks, deleted, or removed by its ttl
-    /// or, before the call, by the tube's [`Retention`](crate::Retention).
+    /// It is gone: finished in a tube that keeps no finished tasks, deleted, replaced by a put of
+    /// its key after its end, or removed by its ttl or, before the call, by the tube's
+    /// [`Retention`](crate::Retention).
     Gone,
 }
 

@@ -236,7 +236,8 @@ impl<'a> OpContext<'a> {
         self.draft.effects.border(tube.number).or(tube.border.as_ref())
     }
 
-    /// Whether a sweep ends here, because of the payload bytes that it has read for events.
+    /// Whether a sweep ends here, because of the payload bytes that it has read for events, and for
+    /// calls that wait for the end of a task.
     pub(crate) fn is_sweep_long(&self) -> bool {
         self.draft.effects.payload_bytes() >= SWEEP_BYTES
     }

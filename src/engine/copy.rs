@@ -9,7 +9,7 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::format::View;
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, Now};
-use crate::words::error::Result;
+use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::options::Switches;
 use crate::words::task::TaskId;
 use std::time::Duration;
@@ -28,7 +28,8 @@ impl Original {
     /// The task of this id, with its payload as far as that was read.
     ///
     /// # Errors
-    /// `TaskNotFound`, or `Damaged` if one of its rows is damaged.
+    /// `TaskNotFound`, `WrongState` if its tube has kept it without its payload, or `Damaged` if
+    /// one of its rows is damaged.
     pub(crate) fn of(
         view: &dyn View,
         tube: &TubeEntry,
@@ -39,6 +40,9 @@ impl Original {
         let stored = stored.whole(view, tube)?;
         let task = stored.task(tube)?;
         let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
+        if row.is_payload_dropped() {
+            return Err(Error::new(ErrorKind::WrongState).because("its payload was not kept"));
+        }
         let head = match &standing {
             TaskState::Delayed(row) => TaskState::undelayed(row, now),
             standing => standing.head().clone(),

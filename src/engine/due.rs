@@ -179,8 +179,9 @@ fn lapse(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result
     }
     if let Some(stalled) = lapse::stalled(task.tube, &taken) {
         let (from, to) = (TaskState::Taken(taken), TaskState::Taken(stalled));
+        transition::move_task(ctx, task, &from, &to, Cause::Stall)?;
         ctx.effects().count_stalled(task.tube.number, 1);
-        return transition::move_task(ctx, task, &from, &to, Cause::Stall);
+        return Ok(());
     }
     let wait = match terms.to {
         ReturnTo::After(delay) => delay,

@@ -165,9 +165,10 @@ impl Effects {
         }
     }
 
-    /// Bytes of the payloads that were read for events.
+    /// Bytes of the payloads that were read for events, and for calls that wait for an end.
     pub(crate) fn payload_bytes(&self) -> usize {
-        self.notes.as_ref().map_or(0, |notes| notes.payload_bytes())
+        let retired = self.retired.iter().map(|task| task.payload.len());
+        self.notes.as_ref().map_or(0, |notes| notes.payload_bytes()) + retired.sum::<usize>()
     }
 
     /// Adds tasks of the tube that became takeable; `usize::MAX` makes every waiting taker look

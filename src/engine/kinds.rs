@@ -38,7 +38,7 @@ pub(crate) fn remove(ctx: &mut OpContext<'_>, task: &TaskRef<'_>) {
     }
 }
 
-/// The kind of a task whose own row is damaged. Reads the rows of all tasks of the tube.
+/// The kind of a task whose own row is damaged. Reads two rows of each kind of the tube.
 #[cold]
 pub(crate) fn recover(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<String>> {
     if !tube.row.options.index_kinds {
@@ -46,9 +46,11 @@ pub(crate) fn recover(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<O
     }
     let mut rows = Scan::over(tube.range(Tag::Kind));
     while let Some((met, _)) = rows.next(view)? {
-        if key::id_of(&met) == Some(id) {
-            return Ok(key::kind_in(&met).map(str::to_owned));
+        let Some(kind) = key::kind_in(&met) else { continue };
+        if view.get(&key::kind(tube.run(), kind, id))?.is_some() {
+            return Ok(Some(kind.to_owned()));
         }
+        rows.skip_to(key::end_of(&key::kind_of(tube.run(), kind)));
     }
     Ok(None)
 }

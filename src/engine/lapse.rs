@@ -2,6 +2,7 @@
 //! its grace is *stalled*. It has one deadline, the end of its grace, where it had the end of its
 //! ttr.
 
+use crate::engine::context::OpContext;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::row::TakenRow;
 use crate::words::clock::micros;
@@ -32,9 +33,17 @@ pub(crate) fn end_of_ttr(taken: &TakenRow) -> u64 {
     taken.head.lapsed().min(taken.deadline)
 }
 
-/// Extends a lease. A stall ends if the ttr ends in the future again; otherwise its grace moves
-/// with it.
-pub(crate) fn extend(taken: &mut TakenRow, how: Extend, now: u64) {
+/// Extends a lease. A stall ends if the ttr ends in the future again, and is counted no more;
+/// otherwise its grace moves with it.
+pub(crate) fn extend(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: &mut TakenRow, how: Extend) {
+    let (was_stalled, now) = (taken.is_stalled(), ctx.now.lease);
+    move_end(taken, how, now);
+    if was_stalled && !taken.is_stalled() {
+        ctx.effects().count_stalled(tube.number, -1);
+    }
+}
+
+fn move_end(taken: &mut TakenRow, how: Extend, now: u64) {
     let end = match how {
         Extend::Add(by) => {
             let by = micros(by);

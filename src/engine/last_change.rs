@@ -8,6 +8,7 @@ use crate::format::row::{HistoryRow, StoredHistory};
 use crate::format::{View, key};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
+use crate::words::history::HistoryEvent;
 use crate::words::task::TaskId;
 
 /// How many of the newest entries of a history are looked at.
@@ -40,7 +41,9 @@ pub(crate) fn read(
         let row = sound(view.get(&key::history(tube.run(), id, number)))?.flatten();
         let Some(row) = row.as_deref().and_then(HistoryRow::decode) else { continue };
         last.when = last.when.max(row.when);
-        if row.attempt > 0 {
+        // An adopted attempt goes on, and the last one of a finished task left no entry.
+        let is_end = row.attempt > 0 && row.event != HistoryEvent::Adopted;
+        if is_end && !matches!(state, TaskState::Done(_)) {
             last.holder = Some(row.by.to_owned()).filter(|by| !by.is_empty());
             break;
         }

@@ -206,15 +206,22 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     let mut to = match &state {
         // What is in the trash stays there.
         TaskState::Trashed(_) => state.clone(),
-        // Nothing brings it back without a payload.
-        TaskState::Done(_) if row.is_payload_dropped() => state.clone(),
+        // Nothing brings it back without a payload. It is kept as if it had ended now.
+        TaskState::Done(done) if row.is_payload_dropped() => {
+            head.set_kept_until(retention::until(ctx, tube, Tag::Done));
+            TaskState::Done(DoneRow { head, ..done.clone() })
+        }
         _ => buried(ctx, tube, head, &Reason::Undecodable(fault.to_string())),
     };
     let noted = match to {
         TaskState::Buried(_) => history::note(ctx, &task, (&state, &mut to), Cause::Bury)?,
         _ => history::Noted::default(),
     };
-    transition::move_task(ctx, &task, &state, &to, Cause::Bury)?;
+    match to {
+        // It ends no second time.
+        TaskState::Done(_) => transition::restate(ctx, &task, &state, &to)?,
+        _ => transition::move_task(ctx, &task, &state, &to, Cause::Bury)?,
+    }
     noted.write(ctx);
     if home.is_fresh || found.is_some() {
         ctx.set(key::task(tube.run(), &apart, id), raw.clone())?;

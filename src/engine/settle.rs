@@ -347,10 +347,7 @@ fn keep(
         Verdict::Touch(Extend::Add(by)) if by.is_zero() => return Ok(()),
         Verdict::Touch(how) => {
             let mut to = taken.clone();
-            lapse::extend(&mut to, *how, ctx.now.lease);
-            if taken.is_stalled() && !to.is_stalled() {
-                ctx.effects().count_stalled(task.tube.number, -1);
-            }
+            lapse::extend(ctx, task.tube, &mut to, *how);
             (TaskState::Taken(to), Cause::Touch, task.place)
         }
         // Not charged.

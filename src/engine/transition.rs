@@ -148,8 +148,9 @@ pub(crate) fn move_task(
             .carry_out(ctx, cause);
     }
     if let Some(to) = unstalled(to) {
+        move_task(ctx, task, from, &to, cause)?;
         end_stall(ctx, task.tube, from);
-        return move_task(ctx, task, from, &to, cause);
+        return Ok(());
     }
     Transition { task, from: Some(from), to: Some(to), before: None }.carry_out(ctx, cause)
 }
@@ -166,8 +167,9 @@ pub(crate) fn move_to_rank(
         return move_task(ctx, task, from, to, cause);
     }
     if let Some(to) = unstalled(to) {
+        move_to_rank(ctx, task, (from, &to), place, cause)?;
         end_stall(ctx, task.tube, from);
-        return move_to_rank(ctx, task, (from, &to), place, cause);
+        return Ok(());
     }
     let home = if let TaskState::Fresh(_) = from { fresh::leave(ctx, task) } else { task.home };
     let ranked = &TaskRef { home, place, ..*task };
@@ -193,7 +195,9 @@ pub(crate) fn strip(
     cause: Cause,
 ) -> Result<()> {
     if let Some(to) = unstalled(to) {
-        return strip(ctx, (old, from), (new, &to), cause);
+        strip(ctx, (old, from), (new, &to), cause)?;
+        end_stall(ctx, old.tube, from);
+        return Ok(());
     }
     let home = if let TaskState::Fresh(_) = from { fresh::leave(ctx, old) } else { old.home };
     let new = &TaskRef { home, ..*new };
@@ -411,9 +415,9 @@ pub(crate) fn suspend(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenR
     let mut to = TakenRow { deadline: NEVER, since: NEVER, ..taken.clone() };
     to.head.end_stall();
     let (from, to) = (TaskState::Taken(taken), TaskState::Taken(to));
+    Transition { task, from: Some(&from), to: Some(&to), before: None }.step(ctx)?;
     end_stall(ctx, task.tube, &from);
-    let from = Some(&from);
-    Transition { task, from, to: Some(&to), before: None }.step(ctx)
+    Ok(())
 }
 
 /// A step of a task from one state to another.
@@ -466,7 +470,10 @@ impl<'a> Transition<'a> {
                 }
                 found => found?,
             };
-            if let (Ok(task), true) = (found.0.task(tube), retention::tag_of(&found.1) == Some(tag))
+            let is_of_it = retention::tag_of(&found.1) == Some(tag);
+            if let (Ok(task), true) = (found.0.task(tube), is_of_it)
+                // One for which calls wait goes with a later end.
+                && !(ctx.is_sweep_long() && ctx.known.is_awaited(id))
             {
                 retire(ctx, &task, &found.1)?;
             }

@@ -152,7 +152,7 @@ fn changed(
             let is_renewed = changes.ttr.is_some() && !is_suspended(ctx, row)?;
             let mut row = TakenRow { head, ..row.clone() };
             if is_renewed {
-                lapse::extend(&mut row, Extend::Renew, ctx.now.lease);
+                lapse::extend(ctx, tube, &mut row, Extend::Renew);
             }
             Ok(TaskState::Taken(row))
         }

@@ -13,6 +13,11 @@ use crate::words::task::TaskSummary;
 use smallvec::{SmallVec, smallvec};
 use std::collections::VecDeque;
 
+/// Keys that all pages of a walk have together, unless its indexes are so many that each has only
+/// the least number.
+const KEYS_MAX: usize = 4096;
+const KEYS_LEAST: usize = 4;
+
 /// Which tasks a walk is over.
 pub(crate) enum EndIndex {
     /// The buried ones of a failure group.
@@ -42,11 +47,15 @@ struct IndexWalk {
     /// Where the rows that were not read yet end; none once all were read.
     end: Option<Key>,
     page: VecDeque<Key>,
+    /// Keys of a page.
+    most: usize,
 }
 
 impl IndexWalk {
-    fn over(prefix: Key) -> Self {
-        Self { end: Some(key::end_of(&prefix)), start: prefix, page: VecDeque::new() }
+    /// One of so many that are walked over side by side, whose pages are in memory together.
+    fn over(prefix: Key, lanes: usize) -> Self {
+        let most = (KEYS_MAX / lanes.max(1)).max(KEYS_LEAST);
+        Self { end: Some(key::end_of(&prefix)), start: prefix, page: VecDeque::new(), most }
     }
 
     /// The next key.
@@ -55,7 +64,7 @@ impl IndexWalk {
             let Some(end) = self.end.take() else { return Ok(None) };
             let (page, from) = core.read_snapshot(
                 |state, _| Ok((state.store.snapshot_range_back(&self.start, &end)?, ())),
-                |snapshot, ()| snapshot.keys_back(),
+                |snapshot, ()| snapshot.keys_back(self.most),
             )?;
             self.page = page;
             self.end = (from > self.start).then_some(from);
@@ -80,9 +89,12 @@ impl EndIndex {
     fn in_queue(&self, runs: &TubesByRun) -> SmallVec<[IndexWalk; 2]> {
         match self {
             Self::Failed(group) => {
-                Run::BOTH.map(|run| IndexWalk::over(key::failed_of(run, group))).into()
+                Run::BOTH.map(|run| IndexWalk::over(key::failed_of(run, group), 2)).into()
             }
-            _ => runs.keys().map(|run| IndexWalk::over(self.in_run(*run))).collect(),
+            _ => {
+                let walk = |run: &Run| IndexWalk::over(self.in_run(*run), runs.len());
+                runs.keys().map(walk).collect()
+            }
         }
     }
 
@@ -140,7 +152,7 @@ impl EndedWalk {
         Ok(match self.number {
             Some(number) => {
                 let run = core.look_at(|state, _| Ok(state.tube(number)?.run()))?;
-                smallvec![IndexWalk::over(self.which.in_run(run))]
+                smallvec![IndexWalk::over(self.which.in_run(run), 1)]
             }
             None => {
                 let runs = self.runs.insert(core.tubes_with(self.which.tag())?);

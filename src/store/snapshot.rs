@@ -88,23 +88,21 @@ impl Snapshot {
     }
 
     /// The keys of the living rows of the range, the last one first, and where the range of the
-    /// next page ends. At most a page is read of each layer, so a page may have no living row.
-    pub(crate) fn keys_back(&self) -> Result<(VecDeque<Key>, Key)> {
-        let (mut from, to) = (self.from.clone(), &self.to);
+    /// next page ends. At most so many and at most a page are read of each layer, so a page may have
+    /// no living row.
+    pub(crate) fn keys_back(&self, most: usize) -> Result<(VecDeque<Key>, Key)> {
+        let (mut from, to, most) = (self.from.clone(), &self.to, most.clamp(1, PAGE_TASKS));
         // Once a layer has given a page of keys, those before the last one are not known.
         let mut narrow = |keys: usize, last: Option<&Key>| {
-            if let Some(last) = last.filter(|last| keys == PAGE_TASKS && **last > from) {
+            if let Some(last) = last.filter(|last| keys == most && **last > from) {
                 from = copy(last);
             }
         };
-        let below = if self.from < *to {
-            self.base.last_keys(&self.from, to, PAGE_TASKS)?
-        } else {
-            Vec::new()
-        };
+        let below =
+            if self.from < *to { self.base.last_keys(&self.from, to, most)? } else { Vec::new() };
         narrow(below.len(), below.last());
         let frozen = self.frozen.iter().flat_map(|frozen| frozen.range_back(&self.from, to));
-        let frozen: Vec<_> = frozen.take(PAGE_TASKS).collect();
+        let frozen: Vec<_> = frozen.take(most).collect();
         narrow(frozen.len(), frozen.last().map(|(key, _)| *key));
         let mut lives: BTreeMap<Key, bool> = below.into_iter().map(|key| (key, true)).collect();
         for (key, op) in frozen.into_iter().chain(self.copied.iter()) {

@@ -186,3 +186,19 @@ fn a_copy_keeps_the_codec_of_the_task() {
     assert_eq!(*b.with_codec::<String, Text>().take().unwrap(), "dear ada");
     close_sound(queue);
 }
+
+/// A worker was given no bytes as if they were the payload.
+#[test]
+fn a_task_without_its_payload_has_no_copy() {
+    let (builder, _clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let options = plain().keep_finished(Retention::new()).drop_payloads(true);
+    let tube = made(&queue, "a", options);
+    let id = tube.put(b"sum").unwrap();
+    tube.take().unwrap().ack().unwrap();
+    let error = tube.copy_to(id, &tube).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WrongState);
+    assert!(error.to_string().contains("its payload was not kept"), "{error}");
+    assert_eq!(tube.stats().unwrap().ready, 0);
+    close_sound(queue);
+}

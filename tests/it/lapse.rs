@@ -410,7 +410,7 @@ fn a_stalled_task_is_told_as_running() {
 #[test]
 fn stalled_tasks_are_counted_however_their_stall_ends() {
     type End = fn(&Queue, &Tube, Task);
-    let ends: [End; 14] = [
+    let ends: [End; 15] = [
         |_, _, task| task.ack().unwrap(),
         |_, _, task| task.release().unwrap(),
         |_, _, task| task.snooze(secs(9)).unwrap(),
@@ -426,6 +426,11 @@ fn stalled_tasks_are_counted_however_their_stall_ends() {
         |queue, tube, task| {
             tube.move_to(task.id(), &queue.tube("other").unwrap()).apply().unwrap();
         },
+        // It was counted as stalled until the next opening.
+        |_, tube, task| {
+            tube.update(task.id()).ttr(secs(60)).apply().unwrap();
+            task.detach();
+        },
         |_, tube, _task| _ = tube.truncate().unwrap(),
     ];
     for (at, end) in ends.into_iter().enumerate() {
@@ -438,7 +443,7 @@ fn stalled_tasks_are_counted_however_their_stall_ends() {
         assert_eq!(stalled(), 0);
         clock.advance(secs(12));
         assert_eq!((stalled(), tube.stats().unwrap().taken), (2, 2));
-        let left = u64::from(at < 13);
+        let left = u64::from(at < 14);
         end(&queue, &tube, task);
         assert_eq!(stalled(), left, "end {at}");
         assert_eq!(queue.overview().unwrap()[0].stats.stalled, left);

@@ -114,7 +114,7 @@ fn a_task_has_the_time_of_its_last_change_and_who_held_it_before() {
     let queue = builder.in_memory().unwrap();
     let kept = Retention::new();
     let tube = queue.create_tube("t", TubeOptions::default().keep_finished(kept)).unwrap();
-    let [ada, bob] = ["ada", "bob"].map(|name| queue.consumer(name).unwrap());
+    let [ada, bob] = ["ada", "bob"].map(|name| queue.consumer_with_grace(name, secs(60)).unwrap());
     let id = tube.task(b"x").put().unwrap();
     let mut changed = clock.wall();
     let mut look = |change: &str, is_change: bool, holders: (Option<&str>, Option<&str>)| {
@@ -146,6 +146,15 @@ fn a_task_has_the_time_of_its_last_change_and_who_held_it_before() {
     look("kick", true, (None, Some("bob")));
     tube.take().unwrap().release().unwrap();
     look("release by one without a name", true, (None, None));
-    tube.take().unwrap().ack().unwrap();
-    look("ack", true, (None, None));
+    tube.by(&ada).take().unwrap().retry_after("again", secs(0)).unwrap();
+    look("a retry again", true, (None, Some("ada")));
+    // An adopted attempt goes on.
+    tube.by(&bob).take().unwrap().detach();
+    drop(bob);
+    let cid = queue.consumer("cid").unwrap();
+    let adopted = cid.adopt("bob").unwrap();
+    let task = adopted.tasks(&tube).next().unwrap().unwrap();
+    look("adoption", true, (Some("cid"), Some("ada")));
+    task.ack().unwrap();
+    look("ack, which is not noted", true, (None, None));
 }
