@@ -26,6 +26,7 @@ mod seeds;
 mod sessions;
 mod step;
 mod survive;
+mod told;
 mod trust;
 mod unknown;
 mod world;

@@ -2,6 +2,7 @@
 //! slow and has no disk: it takes a step and returns the result that the documents state.
 
 mod due;
+mod history;
 mod keys;
 mod refusals;
 mod sessions;
@@ -13,7 +14,7 @@ use keys::Meets;
 use sessions::Session;
 use std::collections::{BTreeMap, BTreeSet};
 pub use time::Time;
-use tubewell::{ErrorKind, Reason, State, TubeKind};
+use tubewell::{ErrorKind, HistoryEvent, Reason, State, TubeKind};
 
 #[derive(Clone, Debug)]
 struct Task {
@@ -45,6 +46,9 @@ struct Task {
     lease: Option<LeaseNo>,
     /// The consumer that holds it, or whose session held it.
     holder: Option<u8>,
+    /// Lease time of the hand-out, if it was in this process.
+    begun: Option<u64>,
+    history: history::Kept,
     /// The number of the delivery that is started.
     started: Option<u32>,
     /// Queue time of its end, and until which it is then kept by its age.
@@ -218,7 +222,7 @@ impl Model {
         task.seen.attempts += 1;
         task.seen.deliveries += 1;
         task.deadline = self.time.mono.saturating_add(task.seen.ttr.unwrap_or(EVER));
-        task.lease = Some(no);
+        (task.lease, task.begun) = (Some(no), Some(self.time.mono));
         let (tube, attempts, deliveries) = (task.tube, task.seen.attempts, task.seen.deliveries);
         let edition = task.seen.edition;
         self.leases.push((no, serial, tube, self.tubes[&tube].incarnation));
@@ -259,7 +263,7 @@ impl Model {
         let seen = Seen {
             serial,
             edition: 0,
-            dropped: false,
+            stripped: false,
             state: if is_late { State::Delayed } else { State::Ready },
             priority: new.priority.unwrap_or(opts.priority),
             group: new.group.map(group_name),
@@ -281,7 +285,8 @@ impl Model {
             passed: false,
             finished: None,
             result: false,
-            lines: 0,
+            history: Vec::new(),
+            dropped: 0,
             started: false,
             progress: None,
             checkpoint: None,
@@ -304,6 +309,8 @@ impl Model {
             backoff: new.backoff,
             lease: None,
             holder: None,
+            begun: None,
+            history: history::Kept::default(),
             ended: 0,
             until: EVER,
             started: None,
@@ -334,7 +341,7 @@ impl Model {
         (task.seen.state, task.seen.failure) = (State::Done, None);
         task.seen.checkpoint = None;
         if drops {
-            (task.seen.edition, task.seen.dropped) = (0, true);
+            (task.seen.edition, task.seen.stripped) = (0, true);
         }
         (task.seen.finished, task.seen.result) = (Some(queue), result);
         self.count(no, Call::Ack);
@@ -383,12 +390,21 @@ impl Model {
         }
     }
 
+    /// Buries a task after the last attempt.
+    fn exhaust(&mut self, serial: Serial) {
+        let task = self.tasks.get_mut(&serial).unwrap();
+        bury_exhausted(task, self.time.queue);
+        let why = task.seen.reason.as_ref().map(Reason::to_string).unwrap_or_default();
+        self.note_line(serial, HistoryEvent::Buried, &why);
+        self.end(serial);
+    }
+
     /// Returns a task with the attempt charged, or buries it after the last one.
-    fn give_back(&mut self, serial: Serial) {
+    fn give_back(&mut self, serial: Serial, event: HistoryEvent) {
+        self.note(serial, event, "", "");
         let task = self.tasks.get_mut(&serial).unwrap();
         if is_exhausted(task, &self.tubes[&task.tube].opts) {
-            bury_exhausted(task, self.time.queue);
-            self.end(serial);
+            self.exhaust(serial);
         } else {
             ready(task);
         }
@@ -441,8 +457,9 @@ impl Model {
         let (queue, mono) = (self.time.queue, self.time.mono);
         self.back += 1;
         let back_place = self.back;
-        let task = self.tasks.get_mut(&serial).unwrap();
         let words = format!("e{no}");
+        self.note_verdict(serial, step, &words);
+        let task = self.tasks.get_mut(&serial).unwrap();
         match step {
             Step::Release { back, .. } => {
                 task.seen.attempts = task.seen.attempts.saturating_sub(1);
@@ -465,8 +482,7 @@ impl Model {
                 let grown = first.saturating_mul(u64::from(factor).saturating_pow(before));
                 let grown = grown.saturating_add(step.saturating_mul(u64::from(before)));
                 if is_exhausted(task, &opts) {
-                    bury_exhausted(task, queue);
-                    self.end(serial);
+                    self.exhaust(serial);
                 } else {
                     self.wait(serial, after.unwrap_or(grown.min(longest)));
                 }
@@ -489,7 +505,11 @@ impl Model {
                 bury(task, Reason::Trashed(words), queue);
                 self.count(tube, Call::Trash);
             }
-            Step::Log { .. } => task.seen.lines += 1,
+            Step::Log { .. } => {
+                let by = self.holder_of(serial);
+                let line = Told::line(HistoryEvent::Logged, queue, "a line");
+                self.keep(serial, tube, Told { by, ..line });
+            }
             Step::Report { what, .. } => match what {
                 Reported::Start => task.started = Some(task.seen.deliveries),
                 Reported::Progress(percent) => task.seen.progress = Some(*percent),
@@ -597,7 +617,7 @@ impl Model {
             self.work_off_for(tube, step.sees_delays());
             if let Step::DropGuard { .. } = step {
                 if let Some(serial) = self.holds(*no) {
-                    self.give_back(serial);
+                    self.give_back(serial, HistoryEvent::Lost);
                     self.count(tube, Call::Lost);
                 }
                 return Ok(Answer::Done);
@@ -677,6 +697,7 @@ impl Model {
         let mut seen = task.seen.clone();
         let clock = if task.by_wall { self.time.wall_now() } else { self.time.queue };
         let wait = task.seen.due.map_or(0, |due| due.saturating_sub(clock));
+        (seen.history, seen.dropped) = self.history(task);
         seen.max_attempts = max_attempts(task, &self.tubes[&task.tube].opts);
         let lives = task.expires != EVER && is_open(task);
         seen.ttl_left = lives.then(|| task.expires.saturating_sub(self.time.queue + wait));
@@ -713,8 +734,8 @@ impl Model {
 }
 
 fn payload_bytes(task: &Task) -> usize {
-    let Seen { serial, edition, dropped, .. } = task.seen;
-    if dropped { 0 } else { payload_of(serial, edition).len() }
+    let Seen { serial, edition, stripped, .. } = task.seen;
+    if stripped { 0 } else { payload_of(serial, edition).len() }
 }
 
 /// Whether it is not finished.

@@ -63,6 +63,8 @@ impl Profile {
 const SECOND: u64 = 1_000_000;
 /// The lengths of time that all steps use.
 const SPANS: [u64; 6] = [SECOND, 2 * SECOND, 3 * SECOND, 5 * SECOND, 5 * SECOND + 1, 60 * SECOND];
+/// Entries and bytes of histories.
+const HISTORIES: [(u32, u32); 5] = [(0, 4096), (2, 4096), (3, 4096), (100, 0), (100, 70)];
 const KINDS: [TubeKind; 6] = [
     TubeKind::General,
     TubeKind::Fifo,
@@ -172,6 +174,9 @@ impl Maker {
         // Without a draw, so that the steps after it are those that they were.
         (opts.drops, opts.kinds) = (tube % 2 == 1, !tube.is_multiple_of(3));
         opts.buried = self.rng.one_in(6).then(|| self.kept());
+        if self.tunes.one_in(4) {
+            opts.history = self.tunes.of(&HISTORIES);
+        }
         self.kinds[usize::from(tube)] = kind;
         Step::Create { tube, opts, if_not_exists: self.rng.one_in(3) }
     }
@@ -307,12 +312,13 @@ impl Maker {
         let tube = rng.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
         let lived = rng.of(&[None, Some(SECOND), Some(5 * SECOND), Some(60 * SECOND)]);
         let once = (SECOND, 1, 0, SECOND);
-        let to = match rng.below(6) {
+        let to = match rng.below(7) {
             0 => Tune::Priority(rng.of(&[-1, 0, 1, i64::MAX])),
             1 => Tune::Ttl(lived),
             2 => Tune::Ttr(lived),
             3 => Tune::Capacity(rng.of(&[None, Some(1), Some(4)])),
             4 => Tune::Attempts(rng.of(&[0, 1, 2, 20])),
+            5 => Tune::History(rng.of(&HISTORIES)),
             _ => Tune::Backoff(rng.of(&[(0, 1, 0, 0), once, (SECOND, 1, SECOND, 3 * SECOND)])),
         };
         Step::Tune { tube, to, is_set: !rng.one_in(3) }

@@ -2,11 +2,12 @@
 //! model use it, so the generator and the judge are independent of them. Times are microseconds;
 //! [`EVER`] means without end.
 
+pub use crate::told::Told;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tubewell::{
-    Backoff, ErrorKind, Lapse, Reason, Retention, ReturnTo, SettingValue, State, TubeKind,
-    TubeOptions, Unique,
+    Backoff, ErrorKind, HistoryLimits, Lapse, Reason, Retention, ReturnTo, SettingValue, State,
+    TubeKind, TubeOptions, Unique,
 };
 
 pub const EVER: u64 = u64::MAX;
@@ -23,6 +24,10 @@ pub fn backoff((first, factor, step, most): Waits) -> Backoff {
     let grown =
         if step > 0 { Backoff::linear(length(step)) } else { Backoff::constant(length(first)) };
     grown.factor(factor).at_most(length(most))
+}
+
+pub fn history((entries, bytes): (u32, u32)) -> HistoryLimits {
+    HistoryLimits::new().entries(entries).bytes(bytes)
 }
 
 /// The options of a tube.
@@ -56,6 +61,8 @@ pub struct Opts {
     pub grace: u64,
     pub to: To,
     pub free: bool,
+    /// Entries and bytes of each history.
+    pub history: (u32, u32),
 }
 
 /// Where keys are unique. Ready and delayed tasks count in any case.
@@ -139,6 +146,7 @@ impl Opts {
             grace: 0,
             to: To::Place,
             free: false,
+            history: (100, 4096),
         }
     }
 
@@ -156,6 +164,7 @@ impl Opts {
             .unique(self.unique.build())
             .drop_payloads(self.drops)
             .index_kinds(self.kinds)
+            .history(history(self.history))
             .lapse(self.lapse());
         if let Some(ttl) = self.ttl {
             options = options.ttl(length(ttl));
@@ -193,6 +202,7 @@ pub enum Tune {
     /// 0: no limit.
     Attempts(u32),
     Backoff(Waits),
+    History((u32, u32)),
 }
 
 impl Tune {
@@ -205,6 +215,7 @@ impl Tune {
             Self::Capacity(capacity) => ("capacity", capacity.into()),
             Self::Attempts(attempts) => ("max_attempts", attempts.into()),
             Self::Backoff(waits) => ("backoff", backoff(waits).into()),
+            Self::History(limits) => ("history", history(limits).into()),
         }
     }
 
@@ -217,6 +228,7 @@ impl Tune {
             Self::Capacity(_) => Self::Capacity(opts.capacity),
             Self::Attempts(_) => Self::Attempts(opts.max_attempts),
             Self::Backoff(_) => Self::Backoff(opts.backoff),
+            Self::History(_) => Self::History(opts.history),
         }
     }
 
@@ -228,6 +240,7 @@ impl Tune {
             Self::Capacity(capacity) => opts.capacity = capacity,
             Self::Attempts(attempts) => opts.max_attempts = attempts,
             Self::Backoff(waits) => opts.backoff = waits,
+            Self::History(limits) => opts.history = limits,
         }
     }
 }
@@ -708,7 +721,7 @@ pub struct Seen {
     /// The number of the step that brought its payload, or 0.
     pub edition: Serial,
     /// Whether its payload was not kept.
-    pub dropped: bool,
+    pub stripped: bool,
     pub state: State,
     pub priority: i64,
     pub group: Option<String>,
@@ -734,8 +747,9 @@ pub struct Seen {
     pub finished: Option<u64>,
     /// Whether it was finished with a result.
     pub result: bool,
-    /// How many lines its history has.
-    pub lines: usize,
+    /// Its history, and how many entries of it were removed.
+    pub history: Vec<Told>,
+    pub dropped: u64,
     /// What was reported of it: that it is started, the last progress, the last checkpoint.
     pub started: bool,
     pub progress: Option<u8>,

@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
-    Advance, Builder, Clock, Conflict, Consumer, Durability, Error, ErrorKind, ManualClock,
-    PutOutcome, Queue, Reason, Release, Result, Retry, State, Task, TaskId, TaskInfo, Ticket,
-    TicketHandle, Tube, WithPayload,
+    Advance, Builder, Clock, Conflict, Consumer, Durability, Error, ErrorKind, History,
+    ManualClock, PutOutcome, Queue, Reason, Release, Result, Retry, State, Task, TaskId, TaskInfo,
+    Ticket, TicketHandle, Tube, WithPayload,
 };
 
 /// 2026-01-01 at noon, where every run begins.
@@ -48,8 +48,8 @@ pub struct World {
     tubes: BTreeMap<u8, Tube>,
     ids: BTreeMap<Serial, TaskId>,
     serials: BTreeMap<TaskId, Serial>,
-    /// Lines in the histories that were read last.
-    lines: BTreeMap<TaskId, usize>,
+    /// The histories that were read last.
+    histories: BTreeMap<TaskId, History>,
     /// The length of the checkpoints that were read last.
     checkpoints: BTreeMap<TaskId, Option<u8>>,
     leases: BTreeMap<LeaseNo, Lease>,
@@ -81,7 +81,7 @@ impl World {
             tubes: BTreeMap::new(),
             ids: BTreeMap::new(),
             serials: BTreeMap::new(),
-            lines: BTreeMap::new(),
+            histories: BTreeMap::new(),
             checkpoints: BTreeMap::new(),
             leases: BTreeMap::new(),
             stale: Vec::new(),

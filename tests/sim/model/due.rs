@@ -4,7 +4,7 @@
 use super::{Model, Task, Tube, is_exhausted, ready};
 use crate::step::*;
 use std::collections::BTreeSet;
-use tubewell::State;
+use tubewell::{HistoryEvent, State};
 
 impl Model {
     /// Does the due work of a tube, task by task.
@@ -70,11 +70,16 @@ impl Model {
             task.deadline = task.deadline.saturating_add(opts.grace);
             return self.count(no, Call::Stall);
         }
+        let is_last = !opts.free && is_exhausted(task, opts);
+        if !is_last {
+            self.note(serial, HistoryEvent::TimedOut, "", "");
+        }
+        let task = self.tasks.get_mut(&serial).unwrap();
         if opts.free {
             task.seen.attempts = task.seen.attempts.saturating_sub(1);
         }
-        if !opts.free && is_exhausted(task, opts) {
-            self.give_back(serial);
+        if is_last {
+            self.give_back(serial, HistoryEvent::TimedOut);
             return self.count(no, Call::Ttr);
         }
         self.wait(serial, if let To::After(delay) = opts.to { delay } else { 0 });

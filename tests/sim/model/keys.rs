@@ -3,7 +3,7 @@
 use super::refusals::switches;
 use super::{Model, Task, Time, ready};
 use crate::step::*;
-use tubewell::{ErrorKind, State, TubeKind};
+use tubewell::{ErrorKind, HistoryEvent, State, TubeKind};
 
 /// What a put with a key meets.
 pub(super) enum Meets {
@@ -103,6 +103,15 @@ impl Model {
     /// A task is put again by a put of its key. What the put does not give is kept. In the place of
     /// a finished task a new one is put. Returns the task.
     pub(super) fn put_again(&mut self, old: Serial, no: u8, new: &New, edition: Serial) -> Serial {
+        match self.tasks[&old].seen.finished {
+            None => self.note(old, HistoryEvent::PutAgain, "", ""),
+            // A new task has the history of the finished one from now on, in its own tube.
+            Some(at) => {
+                let again = Told::line(HistoryEvent::PutAgain, self.time.queue, "");
+                self.keep(old, no, Told::line(HistoryEvent::Done, at, ""));
+                self.keep(old, no, again);
+            }
+        }
         if self.tasks[&old].seen.state == State::Delayed {
             self.end_delay(old);
         }
@@ -149,7 +158,7 @@ impl Model {
             task.expires = task.expires.saturating_add(wait);
         }
         let serial = if is_done { edition } else { old };
-        (task.seen.edition, task.seen.dropped) = (if is_done { 0 } else { edition }, false);
+        (task.seen.edition, task.seen.stripped) = (if is_done { 0 } else { edition }, false);
         if is_done {
             task.seen.serial = serial;
             (task.seen.finished, task.seen.result) = (None, false);

@@ -145,7 +145,8 @@ impl Model {
                 (_, Step::AckWith { .. }) => now.opts.finished.is_some(),
                 _ => true,
             };
-            if priority && !prioritised || times && !timed || !is_kept {
+            let is_silent = matches!(step, Step::Log { .. }) && now.opts.history.0 < 2;
+            if priority && !prioritised || times && !timed || !is_kept || is_silent {
                 wrong.push(ErrorKind::Unsupported);
             }
             if zero {

@@ -2,7 +2,7 @@
 
 use super::{Model, Task, Time, ready};
 use crate::step::*;
-use tubewell::State;
+use tubewell::{HistoryEvent, State};
 
 /// The limit of attempts and the back-off of a task's own.
 type Terms = (Option<u32>, Option<Waits>);
@@ -82,7 +82,7 @@ impl Model {
         let held = self.tasks.values().filter(|task| task.holder == Some(who) && of(task.tube));
         let held: Vec<_> = held.map(|task| task.seen.serial).collect();
         for serial in held {
-            self.give_back(serial);
+            self.give_back(serial, HistoryEvent::Lost);
             let Some(task) = self.tasks.get(&serial) else { continue };
             let tube = self.tubes.get_mut(&task.tube).unwrap();
             // It is not specified whether it was lost or became due in the same instant.
@@ -132,7 +132,7 @@ impl Model {
         let mut hands = Vec::new();
         for (no, serial) in (first..).zip(left) {
             let task = self.tasks.get_mut(&serial).unwrap();
-            task.lease = Some(no);
+            (task.lease, task.begun) = (Some(no), Some(mono));
             task.deadline = mono.saturating_add(task.seen.ttr.unwrap_or(EVER));
             task.lapsed = EVER;
             let Seen { edition, attempts, deliveries, .. } = task.seen;
@@ -166,9 +166,12 @@ impl Model {
     pub fn give_back_all(&mut self, of: impl Fn(u8) -> bool) {
         let mut ended = self.clone();
         ended.expire_sessions();
-        for task in self.tasks.values_mut() {
+        for serial in self.tasks.keys().copied().collect::<Vec<_>>() {
+            let task = &self.tasks[&serial];
             let waits = task.holder.is_some_and(|who| ended.sessions.contains_key(&who));
             if task.seen.state == State::Taken && of(task.tube) && !waits {
+                self.note(serial, HistoryEvent::Closed, "", "");
+                let task = self.tasks.get_mut(&serial).unwrap();
                 task.seen.attempts = task.seen.attempts.saturating_sub(1);
                 ready(task);
             }
@@ -207,12 +210,14 @@ impl Model {
         let taken = self.tasks.values().filter(|task| task.seen.state == State::Taken);
         for serial in taken.map(|task| task.seen.serial).collect::<Vec<_>>() {
             let task = self.tasks.get_mut(&serial).unwrap();
+            // How long an earlier process held it is not known.
+            task.begun = None;
             if task.holder.is_some_and(|who| self.sessions.contains_key(&who)) {
                 // Lease time begins again with each process.
                 (task.lease, task.deadline, task.lapsed) = (None, EVER, EVER);
             } else {
                 let tube = task.tube;
-                self.give_back(serial);
+                self.give_back(serial, HistoryEvent::Lost);
                 self.count(tube, Call::Lost);
             }
         }

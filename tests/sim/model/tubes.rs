@@ -3,7 +3,7 @@
 use super::refusals::switches;
 use super::{Expected, Model, Task, bury, fail, ready};
 use crate::step::*;
-use tubewell::{ErrorKind, Reason, State, TubeKind};
+use tubewell::{ErrorKind, HistoryEvent, Reason, State, TubeKind};
 
 impl Model {
     pub(super) fn of_tube(&mut self, step: &Step, picked: &Picked) -> Expected {
@@ -148,11 +148,13 @@ impl Model {
                 self.kick(serial);
             }
             Step::TrashAny { .. } => {
-                let (task, now) = (self.tasks.get_mut(&one?).unwrap(), self.time.queue);
-                if task.seen.state == State::Done {
+                let (serial, now) = (one?, self.time.queue);
+                if self.tasks[&serial].seen.state == State::Done {
                     return Err(vec![ErrorKind::WrongState]);
                 }
-                if !task.is_trashed() {
+                if !self.tasks[&serial].is_trashed() {
+                    self.note(serial, HistoryEvent::Trashed, "", "any");
+                    let task = self.tasks.get_mut(&serial).unwrap();
                     bury(task, Reason::Trashed("any".into()), now);
                     self.count(tube, Call::Trash);
                 }
@@ -169,6 +171,7 @@ impl Model {
                 if !wrong.is_empty() {
                     return Err(wrong);
                 }
+                self.note(serial, HistoryEvent::Restored, "", "");
                 self.revive(serial);
                 self.count(tube, Call::Restore);
             }
@@ -178,14 +181,24 @@ impl Model {
                 here.iter().for_each(|serial| self.remove(*serial, Call::Delete));
                 return Ok(Answer::Count(here.len() as u64));
             }
-            Step::LogAny { .. } => self.tasks.get_mut(&one?).unwrap().seen.lines += 1,
+            Step::LogAny { .. } => {
+                let mut wrong: Vec<_> = one.clone().err().into_iter().flatten().collect();
+                if self.tubes[&tube].opts.history.0 < 2 {
+                    wrong.push(ErrorKind::Unsupported);
+                }
+                if !wrong.is_empty() {
+                    return Err(wrong);
+                }
+                self.note_line(one?, HistoryEvent::Logged, "any line");
+            }
             Step::BuryAny { .. } => {
                 let (serial, now) = (one?, self.time.queue);
-                let task = self.tasks.get_mut(&serial).unwrap();
-                match task.seen.state {
+                match self.tasks[&serial].seen.state {
                     State::Done => return Err(vec![ErrorKind::WrongState]),
                     State::Buried => {}
                     _ => {
+                        self.note(serial, HistoryEvent::Buried, "", "any");
+                        let task = self.tasks.get_mut(&serial).unwrap();
                         bury(task, Reason::Buried("any".into()), now);
                         self.end(serial);
                         self.count(tube, Call::Bury);
@@ -221,7 +234,10 @@ impl Model {
             Step::Peek { .. } => return Ok(Answer::Task(Box::new(self.seen(one?)))),
             Step::ReleaseAll { .. } => {
                 let mut swept = 0;
-                for task in self.tasks.values_mut().filter(|t| t.tube == tube && taken(&&**t)) {
+                let here = self.tasks.values().filter(in_tube).filter(taken);
+                for serial in here.map(|task| task.seen.serial).collect::<Vec<_>>() {
+                    self.note_swept(serial);
+                    let task = self.tasks.get_mut(&serial).unwrap();
                     task.seen.attempts = task.seen.attempts.saturating_sub(1);
                     ready(task);
                     swept += 1;
@@ -251,7 +267,7 @@ impl Model {
                     Tune::Priority(priority) => !prioritised && priority != 0,
                     Tune::Ttl(length) | Tune::Ttr(length) => !timed && length.is_some(),
                     Tune::Capacity(tasks) => !bounded && tasks.is_some(),
-                    Tune::Attempts(_) => false,
+                    Tune::Attempts(_) | Tune::History(_) => false,
                     Tune::Backoff((.., most)) => !timed && most > 0,
                 };
                 if is_off {
@@ -307,6 +323,7 @@ impl Model {
             }
             done.push(*serial);
             self.back += 1;
+            self.note(*serial, HistoryEvent::ForcedOut, "", "");
             let task = self.tasks.get_mut(serial).unwrap();
             task.seen.attempts = task.seen.attempts.saturating_sub(1);
             ready(task);
@@ -322,13 +339,15 @@ impl Model {
             Err(kinds) if kinds == [ErrorKind::TaskNotFound] => return Ok(Answer::Count(0)),
             one => one?,
         };
-        let (task, now) = (self.tasks.get_mut(&serial).unwrap(), self.time.queue);
+        let (task, now) = (&self.tasks[&serial], self.time.queue);
         let tube = task.tube;
         match task.seen.state {
             State::Done if !fails => return Ok(Answer::Count(0)),
             State::Buried | State::Done => return Err(vec![ErrorKind::WrongState]),
             _ if fails => {
                 let group = failure_group(tube, 0);
+                self.note(serial, HistoryEvent::Failed, &group, "any");
+                let task = self.tasks.get_mut(&serial).unwrap();
                 fail(task, "any", Some(group.clone()), now);
                 bury(task, Reason::Failed { group, message: "any".into() }, now);
                 self.end(serial);
@@ -349,6 +368,8 @@ impl Model {
         priority: Option<i64>,
         step: Option<bool>,
     ) {
+        let event = if step.is_some() { HistoryEvent::Advanced } else { HistoryEvent::Moved };
+        self.note(serial, event, &tube_name(self.tasks[&serial].tube), "");
         let kept = match self.tasks[&serial].seen.state {
             State::Delayed => {
                 let (left, task) = (self.wait_left(serial), self.tasks[&serial].clone());
@@ -414,6 +435,7 @@ impl Model {
     }
 
     fn kick(&mut self, serial: Serial) {
+        self.note(serial, HistoryEvent::Kicked, "", "");
         self.revive(serial);
         let tube = self.tasks[&serial].tube;
         self.count(tube, Call::Kick);

@@ -1,7 +1,7 @@
 //! What the library shows of itself: every task, every tube, and its own check.
 
 use super::*;
-use tubewell::{HistoryEvent, Phase};
+use tubewell::{HistoryEntry, Phase};
 
 /// The failure groups of a tube: how many tasks each counts, and which it lists.
 type Groups = BTreeMap<String, (u64, BTreeSet<TaskId>)>;
@@ -28,16 +28,30 @@ fn groups_by_reason(tasks: &[TaskInfo]) -> Groups {
     groups
 }
 
+/// An entry of a history.
+fn told(entry: &HistoryEntry) -> Told {
+    Told {
+        event: entry.event,
+        at: since_epoch(entry.at),
+        attempt: entry.attempt,
+        by: entry.by.clone(),
+        held: entry.held_for.map(|length| length.as_micros() as u64),
+        place: entry.group.clone().or_else(|| entry.tube.clone()),
+        text: entry.text.clone(),
+        is_swept: false,
+    }
+}
+
 impl World {
     pub(super) fn seen(&mut self, info: &TaskInfo) -> Verdict<Seen> {
-        let dropped = info.payload_dropped;
+        let stripped = info.payload_dropped;
         let numbers = match self.serials.get(&info.id) {
-            Some(serial) if dropped && info.payload.is_empty() => Some((*serial, 0)),
+            Some(serial) if stripped && info.payload.is_empty() => Some((*serial, 0)),
             _ => self.numbers(info.id, &info.payload),
         };
         let (serial, edition) = numbers.ok_or(format!("{:?} is altered", info.id))?;
         self.bind(serial, info.id)?;
-        if !dropped && (info.payload_generation > 0) != (edition > 0) {
+        if !stripped && (info.payload_generation > 0) != (edition > 0) {
             return Err(format!("{:?} is of generation {}", info.id, info.payload_generation));
         }
         let micros = |length: Duration| length.as_micros() as u64;
@@ -50,11 +64,13 @@ impl World {
         if !results.into_iter().all(is_of) {
             return Err(format!("{:?} has another result", info.id));
         }
+        let history = self.histories.get(&info.id).cloned().unwrap_or_default();
         Ok(Seen {
             serial,
             edition,
-            dropped,
-            lines: self.lines.get(&info.id).copied().unwrap_or_default(),
+            stripped,
+            history: history.entries.iter().map(told).collect(),
+            dropped: history.dropped,
             started: matches!(info.phase, Some(Phase::Started { .. })),
             progress: info.progress.as_ref().map(|progress| progress.percent),
             checkpoint: self.checkpoints.get(&info.id).copied().flatten(),
@@ -85,14 +101,13 @@ impl World {
         })
     }
 
-    /// Counts the lines in the history of a task, and reads its checkpoint.
+    /// Reads the history of a task and its checkpoint.
     pub(super) fn look_beside(&mut self, info: &TaskInfo) -> Result<()> {
         let id = info.id;
         let checkpoint = self.queue().tube(&info.tube)?.last_checkpoint(id)?;
         self.checkpoints.insert(id, checkpoint.map(|state| state.len() as u8));
-        let entries = self.queue().history(id)?.entries;
-        let lines = entries.iter().filter(|entry| entry.event == HistoryEvent::Logged).count();
-        self.lines.insert(id, lines);
+        let history = self.queue().history(id)?;
+        self.histories.insert(id, history);
         Ok(())
     }
 
