@@ -202,7 +202,9 @@ impl Line {
             half.work_off_these(step, picked, worked.map(|(_, tube)| *tube));
             halves.push(half);
         }
-        if let Step::CloseConsumer { who } | Step::Leave { who } = step {
+        if let Step::CloseConsumer { who } | Step::Leave { who } | Step::Deregister { who } = step
+            && self.now().has_session(*who)
+        {
             let mut half = self.now().clone();
             half.leave(*who);
             halves.push(half);
@@ -377,6 +379,7 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::Unfail { .. }
         | Step::UnfailInto { .. }
         | Step::KickOne { .. }
+        | Step::KickWhere { .. }
         | Step::BuryAny { .. }
         | Step::TrashAny { .. }
         | Step::Restore { .. }

@@ -76,6 +76,8 @@ pub struct Model {
     tubes: BTreeMap<u8, Tube>,
     tasks: BTreeMap<Serial, Task>,
     sessions: BTreeMap<u8, Session>,
+    /// The first has adopted the session of the second.
+    adoption: Option<(u8, u8)>,
     /// The rows of the application's own table.
     own: BTreeSet<Serial>,
     /// Takes and puts that ever returned, the latest last.
@@ -91,7 +93,20 @@ impl Model {
         let (tubes, tasks, sessions) = Default::default();
         let (own, leases, puts) = Default::default();
         let (front, back, incarnations) = (0, 0, 0);
-        Self { time, tubes, tasks, sessions, own, leases, puts, front, back, incarnations }
+        let adoption = None;
+        Self {
+            time,
+            tubes,
+            tasks,
+            sessions,
+            adoption,
+            own,
+            leases,
+            puts,
+            front,
+            back,
+            incarnations,
+        }
     }
 
     /// The task of a pick: among those in the tube, or with [`ANY`] among the last forty put.
@@ -157,6 +172,7 @@ impl Model {
             | Step::UnfailInto { tube, .. }
             | Step::Move { tube, .. }
             | Step::KickOne { tube, .. }
+            | Step::KickWhere { tube }
             | Step::BuryAny { tube, .. }
             | Step::LogAny { tube, .. }
             | Step::TrashAny { tube, .. }
@@ -596,7 +612,8 @@ impl Model {
                 }
                 return Ok(Answer::Done);
             }
-            Step::CloseConsumer { who } => {
+            Step::Adopt { who, of } => return self.adopt(*who, *of),
+            Step::CloseConsumer { who } | Step::Deregister { who } => {
                 self.end_session(*who);
                 return Ok(Answer::Done);
             }

@@ -125,6 +125,23 @@ impl Run {
                 all.retain(|no| self.world.has_guard(*no) && model.tube_of(*no) == tube);
                 picked.leases = if tube.is_some() { all } else { Vec::new() };
             }
+            Step::Adopt { who, .. }
+                if self.world.has_adopted()
+                    || !model.has_session(*who)
+                    || !self.world.has_consumer(*who) =>
+            {
+                return None;
+            }
+            Step::TakeOver { .. } if !self.world.has_adopted() => return None,
+            Step::Leave { who } if self.world.is_adopted(*who) => {}
+            Step::Join { who, .. }
+            | Step::Leave { who }
+            | Step::CloseConsumer { who }
+            | Step::Deregister { who }
+                if self.world.is_kept_open(*who) =>
+            {
+                return None;
+            }
             Step::TakeBy { who, .. }
             | Step::Resume { who, .. }
             | Step::Leave { who }
@@ -179,7 +196,6 @@ impl Run {
         }
         let mut guards = picked.leases.clone();
         guards.retain(|lease| self.world.has_guard(*lease));
-        let strikes = self.strikes();
         let answer = self.world.run(step, &picked)?;
         guards.retain(|lease| !self.world.has_guard(*lease));
         self.trace.push(format!("{step:?} {:?} {:?} -> {answer:?}", picked.task, picked.leases));
@@ -194,7 +210,8 @@ impl Run {
             return self.recover();
         }
         let is_silent = matches!(step, Step::DropGuard { .. } | Step::Leave { .. });
-        if trouble || is_silent && self.strikes() > strikes {
+        // A queue that an earlier call has broken refuses it as well.
+        if trouble || is_silent && self.strikes() > 0 {
             return self.in_trouble(step, &picked, &guards);
         }
         self.judge.answered(step, &picked, &answer)?;
@@ -220,7 +237,9 @@ impl Run {
             self.judge.dropped(guards);
         }
         let silent = match step {
-            Step::Leave { .. } | Step::CloseConsumer { .. } => Some(Silent::Session),
+            Step::Leave { .. } | Step::CloseConsumer { .. } | Step::Deregister { .. } => {
+                Some(Silent::Session)
+            }
             _ => (!guards.is_empty()).then_some(Silent::Drop),
         };
         match (self.world.look()?, silent) {

@@ -94,6 +94,14 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     steps
 }
 
+fn kept(rng: &mut Rng) -> Kept {
+    Kept {
+        age: rng.of(&[None, Some(SECOND), Some(5 * SECOND), Some(60 * SECOND)]),
+        count: rng.of(&[None, None, Some(1), Some(3)]),
+        bytes: rng.of(&[None, None, Some(1), Some(100), Some(10_000)]),
+    }
+}
+
 struct Maker {
     rng: Rng,
     /// Which steps bring a payload.
@@ -170,23 +178,15 @@ impl Maker {
         if general && self.rng.one_in(4) || kind == TubeKind::LimFifoTtl {
             opts.capacity = Some(1 + self.rng.below(8));
         }
-        opts.finished = self.rng.one_in(3).then(|| self.kept());
+        opts.finished = self.rng.one_in(3).then(|| kept(&mut self.rng));
         // Without a draw, so that the steps after it are those that they were.
         (opts.drops, opts.kinds) = (tube % 2 == 1, !tube.is_multiple_of(3));
-        opts.buried = self.rng.one_in(6).then(|| self.kept());
+        opts.buried = self.rng.one_in(6).then(|| kept(&mut self.rng));
         if self.tunes.one_in(4) {
             opts.history = self.tunes.of(&HISTORIES);
         }
         self.kinds[usize::from(tube)] = kind;
         Step::Create { tube, opts, if_not_exists: self.rng.one_in(3) }
-    }
-
-    fn kept(&mut self) -> Kept {
-        Kept {
-            age: self.rng.of(&[None, Some(SECOND), Some(5 * SECOND), Some(60 * SECOND)]),
-            count: self.rng.of(&[None, None, Some(1), Some(3)]),
-            bytes: self.rng.of(&[None, None, Some(1), Some(100), Some(10_000)]),
-        }
     }
 
     fn put(&mut self, tube: u8) -> Step {
@@ -308,17 +308,26 @@ impl Maker {
     }
 
     fn tune(&mut self) -> Step {
+        let kept = (!self.tunes.one_in(4)).then(|| kept(&mut self.tunes));
         let rng = &mut self.tunes;
         let tube = rng.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
         let lived = rng.of(&[None, Some(SECOND), Some(5 * SECOND), Some(60 * SECOND)]);
         let once = (SECOND, 1, 0, SECOND);
-        let to = match rng.below(7) {
+        let to = match rng.below(11) {
             0 => Tune::Priority(rng.of(&[-1, 0, 1, i64::MAX])),
             1 => Tune::Ttl(lived),
             2 => Tune::Ttr(lived),
             3 => Tune::Capacity(rng.of(&[None, Some(1), Some(4)])),
             4 => Tune::Attempts(rng.of(&[0, 1, 2, 20])),
             5 => Tune::History(rng.of(&HISTORIES)),
+            6 => Tune::Finished(kept),
+            7 => Tune::Buried(kept),
+            8..10 => {
+                let grace = rng.of(&[0, SECOND, 3 * SECOND, EVER]);
+                let after = To::After(rng.of(&SPANS));
+                let to = rng.of(&[To::Place, To::Front, To::Back, after]);
+                Tune::Lapse(grace, to, rng.one_in(2))
+            }
             _ => Tune::Backoff(rng.of(&[(0, 1, 0, 0), once, (SECOND, 1, SECOND, 3 * SECOND)])),
         };
         Step::Tune { tube, to, is_set: !rng.one_in(3) }
@@ -374,6 +383,14 @@ impl Maker {
         if self.rng.one_in(40) {
             let tasks = (0..=self.rng.below(2)).map(|_| self.rng.near()).collect();
             return Step::Timeout { tube, tasks };
+        }
+        if self.rng.one_in(80) {
+            return match self.rng.below(8) {
+                0..3 => Step::Adopt { who: self.who(), of: self.rng.below(2) as u8 },
+                3..6 => Step::TakeOver { tube },
+                6 => Step::Deregister { who: self.rng.below(2) as u8 },
+                _ => Step::KickWhere { tube },
+            };
         }
         if self.rng.one_in(40) {
             return Step::Finish { tube, task, fails: self.rng.one_in(3) };

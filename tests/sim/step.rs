@@ -165,7 +165,7 @@ impl Opts {
             .drop_payloads(self.drops)
             .index_kinds(self.kinds)
             .history(history(self.history))
-            .lapse(self.lapse());
+            .lapse(lapse(self.grace, self.to, self.free));
         if let Some(ttl) = self.ttl {
             options = options.ttl(length(ttl));
         }
@@ -180,16 +180,16 @@ impl Opts {
         }
         options
     }
+}
 
-    fn lapse(&self) -> Lapse {
-        let to = match self.to {
-            To::Place => ReturnTo::Place,
-            To::Front => ReturnTo::Front,
-            To::Back => ReturnTo::Back,
-            To::After(delay) => ReturnTo::After(length(delay)),
-        };
-        Lapse::new().grace(length(self.grace)).to(to).charged(!self.free)
-    }
+fn lapse(grace: u64, to: To, free: bool) -> Lapse {
+    let to = match to {
+        To::Place => ReturnTo::Place,
+        To::Front => ReturnTo::Front,
+        To::Back => ReturnTo::Back,
+        To::After(delay) => ReturnTo::After(length(delay)),
+    };
+    Lapse::new().grace(length(grace)).to(to).charged(!free)
 }
 
 /// A setting of a tube.
@@ -203,6 +203,10 @@ pub enum Tune {
     Attempts(u32),
     Backoff(Waits),
     History((u32, u32)),
+    Finished(Option<Kept>),
+    Buried(Option<Kept>),
+    /// The grace, where it returns to, whether it is free.
+    Lapse(u64, To, bool),
 }
 
 impl Tune {
@@ -216,6 +220,9 @@ impl Tune {
             Self::Attempts(attempts) => ("max_attempts", attempts.into()),
             Self::Backoff(waits) => ("backoff", backoff(waits).into()),
             Self::History(limits) => ("history", history(limits).into()),
+            Self::Finished(kept) => ("keep_finished", kept.map(Kept::build).into()),
+            Self::Buried(kept) => ("keep_buried", kept.map(Kept::build).into()),
+            Self::Lapse(grace, to, free) => ("lapse", lapse(grace, to, free).into()),
         }
     }
 
@@ -229,6 +236,9 @@ impl Tune {
             Self::Attempts(_) => Self::Attempts(opts.max_attempts),
             Self::Backoff(_) => Self::Backoff(opts.backoff),
             Self::History(_) => Self::History(opts.history),
+            Self::Finished(_) => Self::Finished(opts.finished),
+            Self::Buried(_) => Self::Buried(opts.buried),
+            Self::Lapse(..) => Self::Lapse(opts.grace, opts.to, opts.free),
         }
     }
 
@@ -241,6 +251,11 @@ impl Tune {
             Self::Attempts(attempts) => opts.max_attempts = attempts,
             Self::Backoff(waits) => opts.backoff = waits,
             Self::History(limits) => opts.history = limits,
+            Self::Finished(kept) => opts.finished = kept,
+            Self::Buried(kept) => opts.buried = kept,
+            Self::Lapse(grace, to, free) => {
+                (opts.grace, opts.to, opts.free) = (grace, to, free);
+            }
         }
     }
 }
@@ -575,6 +590,24 @@ pub enum Step {
         who: u8,
         tube: u8,
     },
+    /// A consumer adopts the session that another one has left. [`Step::Leave`] of that one ends
+    /// the adoption.
+    Adopt {
+        who: u8,
+        of: u8,
+    },
+    /// The adopter takes over the leases in a tube. The guards are detached at once.
+    TakeOver {
+        tube: u8,
+    },
+    /// Ends a session, open or not, as a close does.
+    Deregister {
+        who: u8,
+    },
+    /// Kicks the tasks that were buried by a bury.
+    KickWhere {
+        tube: u8,
+    },
     /// Writes a row of the application's own, puts, and acks what is picked.
     Transact {
         tube: u8,
@@ -647,6 +680,8 @@ impl Step {
             | Self::PeekNext { tube, .. }
             | Self::TakeBy { tube, .. }
             | Self::Resume { tube, .. }
+            | Self::TakeOver { tube }
+            | Self::KickWhere { tube }
             | Self::Transact { tube, .. }
             | Self::ReleaseAll { tube }
             | Self::Truncate { tube }

@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
-    Advance, Builder, Clock, Conflict, Consumer, Durability, Error, ErrorKind, History,
-    ManualClock, PutOutcome, Queue, Reason, Release, Result, Retry, State, Task, TaskId, TaskInfo,
-    Ticket, TicketHandle, Tube, WithPayload,
+    Adopted, Advance, Builder, Clock, Conflict, Consumer, Durability, Ended, Error, ErrorKind,
+    History, ManualClock, PutOutcome, Queue, Reason, Release, Result, Retry, State, Task, TaskId,
+    TaskInfo, TaskSummary, Ticket, TicketHandle, Tube, WithPayload,
 };
 
 /// 2026-01-01 at noon, where every run begins.
@@ -56,6 +56,8 @@ pub struct World {
     /// Guards that outlive their queue.
     stale: Vec<Task>,
     consumers: BTreeMap<u8, Consumer>,
+    /// The adoption of the session of the second consumer by the first.
+    adopted: Option<(u8, u8, Adopted)>,
     /// Openings on the disk.
     openings: u64,
     /// A running checkpoint.
@@ -86,6 +88,7 @@ impl World {
             leases: BTreeMap::new(),
             stale: Vec::new(),
             consumers: BTreeMap::new(),
+            adopted: None,
             openings: 0,
             beside: None,
             cache_bytes: 1 << 20,
@@ -160,6 +163,7 @@ impl World {
         beside.map(Beside::end);
         self.stale = self.leases.values_mut().filter_map(|lease| lease.guard.take()).collect();
         (self.queue, self.spare) = (None, None);
+        self.adopted = None;
         self.consumers.clear();
         closed
     }
@@ -240,11 +244,21 @@ impl World {
                 done(joined.map(|consumer| drop(self.consumers.insert(*who, consumer))))
             }
             Step::Leave { who } => {
+                self.adopted.take_if(|(_, of, _)| of == who);
                 self.consumers.remove(who);
                 Ok(Ok(Answer::Done))
             }
             Step::CloseConsumer { who } => {
                 done(self.consumers.remove(who).map_or(Ok(()), |consumer| consumer.close()))
+            }
+            Step::Adopt { who, of } => {
+                let adopted = self.consumers[who].adopt(&consumer_name(*of));
+                done(adopted.map(|adopted| self.adopted = Some((*who, *of, adopted))))
+            }
+            Step::Deregister { who } => {
+                let ended = self.queue().deregister(&[consumer_name(*who)]);
+                self.consumers.remove(who);
+                done(ended)
             }
             Step::Transact { tube, ending, .. } => self.transact(*tube, *ending, picked),
             Step::AckMany { .. } => self.ack_many(&picked.leases),
@@ -296,6 +310,20 @@ impl World {
 
     pub fn has_consumer(&self, who: u8) -> bool {
         self.consumers.contains_key(&who)
+    }
+
+    /// Whether one has adopted the session of another, which is not left again.
+    pub fn has_adopted(&self) -> bool {
+        self.adopted.is_some()
+    }
+
+    /// Whether an adoption keeps this session open: that of the adopter, or the adopted one.
+    pub fn is_kept_open(&self, no: u8) -> bool {
+        self.adopted.as_ref().is_some_and(|(who, of, _)| *who == no || *of == no)
+    }
+
+    pub fn is_adopted(&self, no: u8) -> bool {
+        self.adopted.as_ref().is_some_and(|(_, of, _)| *of == no)
     }
 
     /// Whether a checkpoint is blocked during the script.

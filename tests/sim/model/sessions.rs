@@ -1,8 +1,8 @@
 //! Consumers, and the leases when a session or the process ends.
 
-use super::{Model, Task, Time, ready};
+use super::{Expected, Model, Task, Time, ready};
 use crate::step::*;
-use tubewell::{HistoryEvent, State};
+use tubewell::{ErrorKind, HistoryEvent, State};
 
 /// The limit of attempts and the back-off of a task's own.
 type Terms = (Option<u32>, Option<Waits>);
@@ -60,10 +60,29 @@ impl Model {
         self.sessions.insert(who, open);
     }
 
+    /// A session that has ended and waits for its grace is opened again, for another consumer.
+    pub(super) fn adopt(&mut self, who: u8, of: u8) -> Expected {
+        if who == NAMELESS {
+            return Err(vec![ErrorKind::Unsupported]);
+        }
+        let left = self.sessions.get_mut(&of).filter(|session| !session.is_open);
+        let session = left.ok_or(vec![ErrorKind::WrongState])?;
+        (session.is_open, session.until_queue, session.until_lease) = (true, EVER, EVER);
+        self.adoption = Some((who, of));
+        Ok(Answer::Done)
+    }
+
+    /// The adopter takes over what is left in a tube.
+    pub(super) fn take_over(&mut self, tube: u8, first: LeaseNo) -> Vec<Hand> {
+        let Some((who, of)) = self.adoption else { return Vec::new() };
+        self.resume((of, who), tube, first)
+    }
+
     /// The last handle is dropped: the leases have no holder from now on.
     pub fn leave(&mut self, who: u8) {
         let (queue, mono) = (self.time.queue, self.time.mono);
         let Some(session) = self.sessions.get_mut(&who) else { return };
+        self.adoption.take_if(|(_, of)| *of == who);
         session.is_open = false;
         session.until_queue = queue.saturating_add(session.grace);
         session.until_lease = mono.saturating_add(session.grace);
@@ -97,6 +116,9 @@ impl Model {
     pub(super) fn end_graces_before(&mut self, step: &Step, picked: &Picked) {
         match step {
             Step::Tick | Step::Look | Step::Join { .. } => self.end_graces(&|_| true),
+            // It looks for a session that is open first.
+            Step::Adopt { who, of } if *who == NAMELESS || self.has_session(*of) => {}
+            Step::Adopt { .. } => self.end_graces(&|_| true),
             // These look at no tube, or do only what is due in it.
             Step::Detach { .. } | Step::Transact { .. } => {}
             _ => {
@@ -123,15 +145,20 @@ impl Model {
         self.sessions.get(&who).is_some_and(over)
     }
 
-    /// Hands out again the leases of an earlier session of the consumer in a tube.
-    pub(super) fn resume(&mut self, who: u8, tube: u8, first: LeaseNo) -> Vec<Hand> {
+    /// Hands out again the leases of an earlier session of a consumer in a tube, to the same or to
+    /// another one.
+    pub(super) fn resume(&mut self, (who, to): (u8, u8), tube: u8, first: LeaseNo) -> Vec<Hand> {
         let left =
             |task: &&Task| task.tube == tube && task.holder == Some(who) && task.lease.is_none();
         let left: Vec<_> = self.tasks.values().filter(left).map(|task| task.seen.serial).collect();
         let mono = self.time.mono;
         let mut hands = Vec::new();
         for (no, serial) in (first..).zip(left) {
+            if to != who {
+                self.note(serial, HistoryEvent::Adopted, "", "");
+            }
             let task = self.tasks.get_mut(&serial).unwrap();
+            task.holder = Some(to);
             (task.lease, task.begun) = (Some(no), Some(mono));
             task.deadline = mono.saturating_add(task.seen.ttr.unwrap_or(EVER));
             task.lapsed = EVER;
@@ -200,6 +227,7 @@ impl Model {
         for session in self.sessions.values_mut() {
             session.until_lease = mono.saturating_add(session.until_queue.saturating_sub(queue));
         }
+        self.adoption = None;
         let tubes = &mut self.tubes;
         for tube in tubes.values_mut() {
             tube.calls = [Some(0); CALLS];

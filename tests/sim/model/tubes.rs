@@ -32,6 +32,8 @@ impl Model {
         | Step::PeekNext { tube, .. }
         | Step::TakeBy { tube, .. }
         | Step::Resume { tube, .. }
+        | Step::TakeOver { tube }
+        | Step::KickWhere { tube }
         | Step::ReleaseAll { tube }
         | Step::Truncate { tube }
         | Step::Pause { tube, .. }
@@ -71,8 +73,9 @@ impl Model {
                 return Ok(Answer::PutMany(serials));
             }
             Step::Resume { who, .. } => {
-                return Ok(Answer::Took(self.resume(*who, tube, picked.lease)));
+                return Ok(Answer::Took(self.resume((*who, *who), tube, picked.lease)));
             }
+            Step::TakeOver { .. } => return Ok(Answer::Took(self.take_over(tube, picked.lease))),
             Step::PeekNext { state, .. } => {
                 let next = self.peek_next(tube, *state).map(|next| Box::new(self.seen(next)));
                 return Ok(next.map_or(Answer::Nothing, Answer::Task));
@@ -118,6 +121,13 @@ impl Model {
                 here.sort_by_key(|task| self.rank(task));
                 let here: Vec<_> = here.iter().map(|task| task.seen.serial).collect();
                 return Ok(Answer::Count(self.kick_all(&here, *count)));
+            }
+            Step::KickWhere { .. } => {
+                let chosen = |task: &&Task| matches!(task.seen.reason, Some(Reason::Buried(_)));
+                let mut here: Vec<_> = self.board(tube).filter(chosen).collect();
+                here.sort_by_key(|task| self.rank(task));
+                let here: Vec<_> = here.iter().map(|task| task.seen.serial).collect();
+                return Ok(Answer::Count(self.kick_all(&here, EVER)));
             }
             Step::Unfail { group, .. } => {
                 let here = self.of_group(tube, *group);
@@ -260,14 +270,21 @@ impl Model {
                 self.tubes.get_mut(&tube).unwrap().pause = end;
             }
             Step::Tune { to, is_set, .. } => {
+                let made = self.tubes[&tube].made.clone();
+                let to = if *is_set { *to } else { to.as_in(&made) };
+                if self.is_bound(tube, to) {
+                    return Err(vec![ErrorKind::TubeBusy]);
+                }
                 let tube = self.tubes.get_mut(&tube).unwrap();
-                let to = if *is_set { *to } else { to.as_in(&tube.made) };
                 let (prioritised, timed, _, bounded) = switches(tube.opts.kind);
                 let is_off = match to {
                     Tune::Priority(priority) => !prioritised && priority != 0,
                     Tune::Ttl(length) | Tune::Ttr(length) => !timed && length.is_some(),
                     Tune::Capacity(tasks) => !bounded && tasks.is_some(),
-                    Tune::Attempts(_) | Tune::History(_) => false,
+                    Tune::Attempts(_) | Tune::History(_) | Tune::Finished(_) | Tune::Buried(_) => {
+                        false
+                    }
+                    Tune::Lapse(..) => !timed && to != Tune::Lapse(0, To::Place, false),
                     Tune::Backoff((.., most)) => !timed && most > 0,
                 };
                 if is_off {
@@ -285,6 +302,19 @@ impl Model {
             _ => {}
         }
         Ok(Answer::Done)
+    }
+
+    /// Whether tasks of a tube depend on what an option is: on whether their bytes are limited.
+    fn is_bound(&self, tube: u8, to: Tune) -> bool {
+        let opts = &self.tubes[&tube].opts;
+        let (state, from, to) = match to {
+            Tune::Finished(to) => (State::Done, opts.finished, to),
+            Tune::Buried(to) => (State::Buried, opts.buried, to),
+            _ => return false,
+        };
+        let limits = |kept: Option<Kept>| kept.is_some_and(|kept| kept.bytes.is_some());
+        let here = self.tasks.values().filter(|task| task.tube == tube && !task.is_trashed());
+        limits(from) != limits(to) && here.filter(|task| task.seen.state == state).count() > 0
     }
 
     /// The task that a step names by its id.

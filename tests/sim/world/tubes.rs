@@ -33,6 +33,8 @@ impl World {
         | Step::PeekNext { tube: no, .. }
         | Step::TakeBy { tube: no, .. }
         | Step::Resume { tube: no, .. }
+        | Step::TakeOver { tube: no }
+        | Step::KickWhere { tube: no }
         | Step::ReleaseAll { tube: no }
         | Step::Truncate { tube: no }
         | Step::Pause { tube: no, .. }
@@ -126,7 +128,10 @@ impl World {
             Step::Update { change, .. } => done(self.update(&tube, id, change)),
             Step::Peek { .. } => {
                 match tube.peek(id).and_then(|info| self.look_beside(&info).map(|()| info)) {
-                    Ok(info) => Ok(Ok(Answer::Task(Box::new(self.seen(&info)?)))),
+                    Ok(info) => {
+                        self.wait_for(&info)?;
+                        Ok(Ok(Answer::Task(Box::new(self.seen(&info)?))))
+                    }
                     Err(error) => Ok(Err(error)),
                 }
             }
@@ -138,11 +143,19 @@ impl World {
                 Ok(None) => Ok(Ok(Answer::Nothing)),
                 Err(error) => Ok(Err(error)),
             },
-            Step::TakeBy { who, .. } | Step::Resume { who, .. } => {
-                let consumer = &self.consumers[who];
-                let tasks = match step {
-                    Step::Resume { .. } => consumer.resume(&tube).collect(),
-                    _ => tube.by(consumer).try_take().map(|task| task.into_iter().collect()),
+            Step::KickWhere { .. } => {
+                let is_chosen = |task: &TaskSummary| matches!(task.reason, Some(Reason::Buried(_)));
+                Ok(tube.kick_where(EVER, is_chosen).map(Answer::Count))
+            }
+            Step::TakeBy { .. } | Step::Resume { .. } | Step::TakeOver { .. } => {
+                let tasks = match (step, &self.adopted) {
+                    (Step::Resume { who, .. }, _) => self.consumers[who].resume(&tube).collect(),
+                    (Step::TakeBy { who, .. }, _) => tube
+                        .by(&self.consumers[who])
+                        .try_take()
+                        .map(|task| task.into_iter().collect()),
+                    (_, Some((.., adopted))) => adopted.tasks(&tube).collect(),
+                    (_, None) => return Err("no session is adopted".into()),
                 };
                 let answer = match tasks {
                     Ok(tasks) => self.took(no, &tube, tasks, picked.lease)?,
@@ -168,6 +181,24 @@ impl World {
             Step::Pause { length: Some(micros), .. } => done(tube.pause_for(length(*micros))),
             _ => done(tube.resume()),
         }
+    }
+
+    /// A wait for the end of a task must find what a look at it does.
+    fn wait_for(&mut self, info: &TaskInfo) -> Verdict<()> {
+        let ended = match self.queue().wait_for(info.id, Duration::ZERO) {
+            Ok(Some(Ended::Done(task) | Ended::Buried(task))) => Some(*task),
+            Ok(Some(ended)) => return Err(format!("{ended:?} is at hand: {info:?}")),
+            Ok(None) => None,
+            Err(error) if is_trouble(error.kind()) => return Ok(()),
+            Err(error) => return Err(format!("a wait for the end: {error}")),
+        };
+        let is_ended = matches!(info.state, State::Done | State::Buried);
+        let ended = ended.map(|task| self.seen(&task)).transpose()?;
+        let info = is_ended.then(|| self.seen(info)).transpose()?;
+        if ended != info {
+            return Err(format!("{ended:?} has ended, and is\n  {info:?}"));
+        }
+        Ok(())
     }
 
     fn update(&self, tube: &Tube, id: TaskId, change: &Change) -> Result<()> {
