@@ -456,6 +456,10 @@ impl<'a> Transition<'a> {
     fn trim(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let (tube, last) = (self.task.tube, self.task.id);
         let Some(tag) = self.to.and_then(retention::tag_of) else { return Ok(()) };
+        if self.from.and_then(retention::tag_of) == Some(tag) {
+            // It was updated, and has ended before.
+            return Ok(());
+        }
         let mut rows = Scan::over(tube.range(retention::by_time(tag)));
         for _ in 0..TRIMMED_MAX {
             if !retention::is_over(ctx, tube, tag)? {

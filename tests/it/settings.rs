@@ -198,6 +198,21 @@ fn a_change_that_rows_depend_on_is_refused_while_they_are_there() {
     assert_eq!(both.len(), 2, "two of a group");
 }
 
+/// Regression: an update of a buried task removed those that had ended after it.
+#[test]
+fn tasks_beyond_a_lower_limit_go_as_others_end_and_not_as_one_is_updated() {
+    let (tube, _clock) = lone_with(TubeOptions::default());
+    let ids = tube.put_many(["a", "b", "c"].map(str::as_bytes)).unwrap();
+    tube.bury(ids[0], "first").unwrap();
+    tube.bury(ids[1], "second").unwrap();
+    tube.set("keep_buried", Retention::new().count(1)).unwrap();
+    tube.update(ids[0]).max_attempts(7).apply().unwrap();
+    assert_eq!(tube.stats().unwrap().buried, 2);
+    tube.bury(ids[2], "third").unwrap();
+    let left: Vec<_> = tube.tasks(State::Buried).map(|task| task.unwrap().id).collect();
+    assert_eq!(left, [ids[2]]);
+}
+
 #[test]
 fn what_is_no_setting_or_no_value_of_it_is_refused() {
     let queue = Queue::in_memory().unwrap();
