@@ -15,6 +15,7 @@
 mod checkpoints;
 mod disk;
 mod handles;
+mod jobs;
 mod sync;
 mod turns;
 mod waits;
