@@ -86,6 +86,9 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         if maker.tunes.one_in(16) {
             steps.push(maker.tune());
         }
+        if maker.tunes.one_in(150) {
+            steps.extend(maker.adoption());
+        }
         if maker.rng.one_in(16) {
             steps.push(Step::Look);
         }
@@ -307,6 +310,22 @@ impl Maker {
         if is_held && self.payloads.one_in(2) { Step::Bring { step: Box::new(step) } } else { step }
     }
 
+    /// A consumer leaves a task, which another one takes over if nothing comes between.
+    fn adoption(&mut self) -> [Step; 6] {
+        let rng = &mut self.tunes;
+        let tube = rng.of(&[0, 0, 0, 1, 2]);
+        let (who, of) = rng.of(&[(0, 1), (1, 0)]);
+        let grace = rng.of(&[SECOND, 60 * SECOND, EVER]);
+        [
+            Step::Join { who, grace },
+            Step::Join { who: of, grace },
+            Step::TakeBy { who: of, tube },
+            Step::Leave { who: of },
+            Step::Adopt { who, of },
+            Step::TakeOver { tube },
+        ]
+    }
+
     fn tune(&mut self) -> Step {
         let kept = (!self.tunes.one_in(4)).then(|| kept(&mut self.tunes));
         let rng = &mut self.tunes;
@@ -384,7 +403,7 @@ impl Maker {
             let tasks = (0..=self.rng.below(2)).map(|_| self.rng.near()).collect();
             return Step::Timeout { tube, tasks };
         }
-        if self.rng.one_in(80) {
+        if self.rng.one_in(120) {
             return match self.rng.below(8) {
                 0..3 => Step::Adopt { who: self.who(), of: self.rng.below(2) as u8 },
                 3..6 => Step::TakeOver { tube },
