@@ -174,7 +174,9 @@ impl Line {
             return Ok(());
         }
         let waited = is_durable(step, self.durability) && !after.is_temporary(step, picked);
-        if waited && !matches!(answer, Answer::Refused(_)) {
+        // Without a task to kick there is nothing to write.
+        let is_idle = matches!((step, answer), (Step::KickWhere { .. }, Answer::Count(0)));
+        if waited && !is_idle && !matches!(answer, Answer::Refused(_)) {
             self.past.clear();
             self.frozen = self.frozen.map(|_| 0);
         } else {
