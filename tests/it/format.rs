@@ -124,6 +124,21 @@ fn read(path: &Path) -> Read<Folder> {
     Ok(Folder { journal, base, records, rows, contents })
 }
 
+/// The features that the folder of the rest of the life of a task uses.
+const LIVES: [&str; 11] = [
+    "failures",
+    "retention",
+    "lapses",
+    "trash",
+    "history",
+    "reports",
+    "payloads",
+    "unique",
+    "settings",
+    "dropped-payloads",
+    "kind-index",
+];
+
 #[test]
 fn every_golden_folder_holds_what_the_library_finds() {
     for name in golden::NAMES {
@@ -135,6 +150,7 @@ fn every_golden_folder_holds_what_the_library_finds() {
         let used: &[&str] = match name {
             "terms" => &["higher-first", "retry-terms"],
             "steps" => &["higher-first", "failures", "moves", "retention"],
+            "lives" => &LIVES,
             _ => &[],
         };
         assert_eq!(features.collect::<Vec<_>>(), used);

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
-    Backoff, ManualClock, Queue, Reason, Result, Retention, State, Task, TaskId, TaskInfo, Tube,
-    TubeKind, TubeOptions,
+    Backoff, HistoryLimits, Lapse, ManualClock, Queue, Reason, Result, Retention, ReturnTo, State,
+    Task, TaskId, TaskInfo, Tube, TubeKind, TubeOptions, Unique,
 };
 
 /// Tables of an application.
@@ -56,6 +56,12 @@ pub(crate) fn options(words: &str) -> TubeOptions {
             "holding" => options.hold_group_while_delayed(true),
             "sparing" => options.ttl_spares_buried(true),
             "placement" => options.placement(value),
+            "unique" => options.unique(Unique::new().in_queue(true)),
+            "grace" => options.lapse(Lapse::new().grace(time()).to(ReturnTo::Back)),
+            "few" => options.history(HistoryLimits::new().entries(number())),
+            "dropping" => options.drop_payloads(true),
+            "kinds" => options.index_kinds(true),
+            "book" => options.book(value),
             word => panic!("an option {word}"),
         };
     }

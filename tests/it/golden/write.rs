@@ -3,6 +3,7 @@
 //! already.
 
 use super::listing::{self, DIGESTS, NOTES, Tubes};
+use super::lives;
 use super::{FILES, NAMES, opened, sparse};
 use crate::disk::Recorder;
 use crate::{home, killed, secs};
@@ -19,8 +20,8 @@ use tubewell::{
 const SMALLEST: u64 = 64 << 10;
 
 /// A queue, and what its story holds until the end.
-struct Story {
-    queue: Queue,
+pub(super) struct Story {
+    pub(super) queue: Queue,
     clock: ManualClock,
     tubes: Tubes,
     held: Vec<Box<dyn Any>>,
@@ -35,26 +36,26 @@ enum End {
 }
 
 impl Story {
-    fn tube(&mut self, name: &str, words: &str) -> Tube {
+    pub(super) fn tube(&mut self, name: &str, words: &str) -> Tube {
         self.tubes.insert(name.to_owned(), words.to_owned());
         self.queue.create_tube(name, listing::options(words)).unwrap()
     }
 
-    fn pass(&self, seconds: u64) {
+    pub(super) fn pass(&self, seconds: u64) {
         self.clock.advance(secs(seconds));
         self.queue.tick().unwrap();
     }
 
-    fn hold(&mut self, held: impl Any) {
+    pub(super) fn hold(&mut self, held: impl Any) {
         self.held.push(Box::new(held));
     }
 }
 
-fn take(tube: &Tube) -> Task {
+pub(super) fn take(tube: &Tube) -> Task {
     tube.try_take().unwrap().expect("a task")
 }
 
-fn ready(tube: &Tube, words: &str) {
+pub(super) fn ready(tube: &Tube, words: &str) {
     for word in words.split(' ') {
         tube.put(word.as_bytes()).unwrap();
     }
@@ -463,6 +464,7 @@ fn tell(name: &str, story: &mut Story) -> End {
         "carried" => (carried, End::Killed),
         "terms" => (terms, End::Killed),
         "steps" => (steps, End::Killed),
+        "lives" => (lives::lives, End::Killed),
         name => panic!("no story is called {name}"),
     };
     tell(story);
@@ -526,5 +528,9 @@ fn write_the_golden_files() {
         let (queue, clock, _home) = opened(name);
         let order = listing::work_off(&queue, &clock);
         fs::write(to.join("contents.txt"), format!("{found}\n{graces}{order}")).unwrap();
+        if name == "lives" {
+            let (queue, _clock, _home) = opened(name);
+            fs::write(to.join("more.txt"), lives::describe(&queue)).unwrap();
+        }
     }
 }
