@@ -16,7 +16,8 @@ pub struct Told {
     /// The failure group, or the tube that was left.
     pub place: Option<String>,
     pub text: String,
-    /// A sweep writes it some time after the step, or a close does.
+    /// A sweep writes it some time after the step, or a close does; or one of several openings, of
+    /// which the medium may have a part.
     pub is_swept: bool,
 }
 
@@ -41,8 +42,9 @@ impl PartialEq for Told {
         let returns = [HistoryEvent::Released, HistoryEvent::Closed];
         let is_event = self.event == other.event
             || is_swept && [self.event, other.event].iter().all(|event| returns.contains(event));
-        let is_timed = is_swept || (self.at, self.held) == (other.at, other.held);
-        is_event && is_timed && rest(self) == rest(other)
+        let is_held = is_swept && returns.contains(&self.event) || self.held == other.held;
+        let is_timed = is_swept || self.at == other.at;
+        is_event && is_held && is_timed && rest(self) == rest(other)
     }
 }
 

@@ -68,6 +68,16 @@ impl Model {
         self.keep(serial, task.tube, Told { event: HistoryEvent::Released, ..told });
     }
 
+    /// Leaves open which of several openings has written the newest entries of a task.
+    pub(super) fn leave_opening_open(&mut self, serial: Serial) {
+        let (queue, task) = (self.time.queue, self.tasks.get_mut(&serial).unwrap());
+        let entries = Arc::make_mut(&mut task.history.entries).iter_mut().rev();
+        let written = entries.take_while(|told| {
+            told.at == queue && matches!(told.event, HistoryEvent::Lost | HistoryEvent::Buried)
+        });
+        written.take(2).for_each(|told| told.is_swept = true);
+    }
+
     /// Notes an entry within the limits of a tube.
     pub(super) fn keep(&mut self, serial: Serial, tube: u8, told: Told) {
         let limits = self.tubes[&tube].opts.history;

@@ -246,6 +246,9 @@ impl Model {
             } else {
                 let tube = task.tube;
                 self.give_back(serial, HistoryEvent::Lost);
+                if self.tasks.contains_key(&serial) {
+                    self.leave_opening_open(serial);
+                }
                 self.count(tube, Call::Lost);
             }
         }
