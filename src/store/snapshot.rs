@@ -88,8 +88,8 @@ impl Snapshot {
     }
 
     /// The keys of the living rows of the range, the last one first, and where the range of the
-    /// next page ends. At most so many and at most a page are read of each layer, so a page may have
-    /// no living row.
+    /// next page ends. At most so many and at most a page are read of each layer, so a page may
+    /// have no living row.
     pub(crate) fn keys_back(&self, most: usize) -> Result<(VecDeque<Key>, Key)> {
         let (mut from, to, most) = (self.from.clone(), &self.to, most.clamp(1, PAGE_TASKS));
         // Once a layer has given a page of keys, those before the last one are not known.

@@ -141,6 +141,8 @@ fn is_only_counted(rows: &Rows, key: &[u8]) -> bool {
     match key[0] {
         0x11 => !of_task(&[0x12, 0x16, 0x17, 0x18]),
         0x12 | 0x17 => of_task(&[0x11]),
+        // Nothing leads to a setting.
+        0x31 => true,
         _ => false,
     }
 }
@@ -160,8 +162,8 @@ fn a_missing_row_and_a_byte_too_many_are_found() {
             if !of_task && !is_only_counted(&rows, key) {
                 assert!(Contents::read(&fewer).is_err(), "{name}: without {key:02x?}");
             }
-            // A payload in its task's row has no length of its own, nor has a checkpoint, nor a piece
-            // that goes.
+            // A payload in its task's row has no length of its own, nor has a checkpoint, nor a
+            // piece that goes.
             let is_checkpoint = key[0] == 0x2d && key[9] == 2;
             let is_work = |work: &[u8]| work[0] == 4 && work[1] >= 3 && work[6..14] == key[1..9];
             let goes = key[0] == 0x22 && rows.keys().any(|work| is_work(work));

@@ -6,7 +6,10 @@ use crate::golden::listing;
 use crate::secs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tubewell::{Backoff, HistoryLimits, Queue, Retention, TaskInfo, TubeKind, TubeOptions};
+use tubewell::{
+    Backoff, HistoryLimits, Lapse, Queue, Retention, ReturnTo, TaskInfo, TubeKind, TubeOptions,
+    Unique,
+};
 
 const NEVER: u64 = u64::MAX;
 
@@ -147,12 +150,14 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
         return None;
     }
     let left = |when: u64| Duration::from_micros(when.saturating_sub(counts_from));
+    // Ahead of every priority it keeps its own.
+    let priority = progress.own.as_ref().unwrap_or(&task.place).priority;
     Some(Seen {
         state,
         payload: task.payload.clone(),
         replaced: task.replaced,
         dropped: task.dropped,
-        priority: if tube.flags & 32 != 0 { !task.place.priority } else { task.place.priority },
+        priority: if tube.flags & 32 != 0 { !priority } else { priority },
         created: task.created,
         group: task.group.clone().filter(|group| !group.is_empty()),
         key: task.key.clone(),
@@ -237,7 +242,22 @@ fn options(row: &TubeRow) -> TubeOptions {
         0 => Backoff::doubling(first),
         step => Backoff::linear(Duration::from_micros(step)),
     };
+    if let Some(lapse) = &row.lapse {
+        let to = match lapse.to {
+            1 => ReturnTo::Place,
+            2 => ReturnTo::Front,
+            3 => ReturnTo::Back,
+            _ => ReturnTo::After(Duration::from_micros(lapse.delay.unwrap_or(0))),
+        };
+        let grace =
+            if lapse.grace == NEVER { Duration::MAX } else { Duration::from_micros(lapse.grace) };
+        options = options.lapse(Lapse::new().grace(grace).to(to).charged(!lapse.free));
+    }
+    let (in_queue, states) = row.unique;
+    let counts = |bit: u8| states & bit != 0;
+    let unique = Unique::new().delayed(counts(1)).ready(counts(2)).taken(counts(4));
     options
+        .unique(unique.buried(counts(8)).done(counts(16)).in_queue(in_queue))
         .drop_payloads(row.drops)
         .index_kinds(row.kinds)
         .backoff(grown.factor(factor).at_most(most).jitter(jitter))
