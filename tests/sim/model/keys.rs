@@ -103,11 +103,14 @@ impl Model {
     /// A task is put again by a put of its key. What the put does not give is kept. In the place of
     /// a finished task a new one is put. Returns the task.
     pub(super) fn put_again(&mut self, old: Serial, no: u8, new: &New, edition: Serial) -> Serial {
+        let left = self.tasks[&old].tube;
+        let place = if left == no { String::new() } else { tube_name(left) };
         match self.tasks[&old].seen.finished {
-            None => self.note(old, HistoryEvent::PutAgain, "", ""),
+            None => self.note(old, HistoryEvent::PutAgain, &place, ""),
             // A new task has the history of the finished one from now on, in its own tube.
             Some(at) => {
-                let again = Told::line(HistoryEvent::PutAgain, self.time.queue, "");
+                let line = Told::line(HistoryEvent::PutAgain, self.time.queue, "");
+                let again = Told { place: Some(place).filter(|place| !place.is_empty()), ..line };
                 self.keep(old, no, Told::line(HistoryEvent::Done, at, ""));
                 self.keep(old, no, again);
             }
