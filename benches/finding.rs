@@ -12,7 +12,7 @@
 
 mod common;
 
-use common::{PAYLOAD, Run, share, sorted, time};
+use common::{PAYLOAD, Run, paced, share, sorted, time};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -169,18 +169,10 @@ fn beside(own: &Tube, length: Duration, look: &(dyn Fn(u64) + Sync)) -> (Vec<f64
         let began = Instant::now();
         let mut times = Vec::new();
         for number in 0u64.. {
-            let due = began + Duration::from_secs_f64(number as f64 / RATE);
-            if due > began + length {
+            if number as f64 / RATE > length.as_secs_f64() {
                 break;
             }
-            let early = due.saturating_duration_since(Instant::now());
-            // How much too late a sleep comes back is no call's.
-            let from = if early.is_zero() {
-                due
-            } else {
-                std::thread::sleep(early);
-                Instant::now()
-            };
+            let from = paced(began, number, RATE);
             own.put(&[7; PAYLOAD]).unwrap();
             times.push(from.elapsed().as_secs_f64());
         }

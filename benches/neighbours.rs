@@ -17,7 +17,7 @@
 mod common;
 
 use common::twins::Limit;
-use common::{PAYLOAD, Run, os, share, sorted, time};
+use common::{PAYLOAD, Run, os, paced, share, sorted, time};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{Seek, Write};
@@ -227,16 +227,7 @@ fn felt(
             if done.load(Ordering::Relaxed) && began.elapsed() > least {
                 break;
             }
-            let due = began + Duration::from_secs_f64(number as f64 / RATE);
-            let early = due.saturating_duration_since(Instant::now());
-            // How much too late a sleep comes back is no call's.
-            let from = if early.is_zero() {
-                due
-            } else {
-                std::thread::sleep(early);
-                Instant::now()
-            };
-            cycle(from, &mut |from| times.push(from.elapsed().as_secs_f64()));
+            cycle(paced(began, number, RATE), &mut |from| times.push(from.elapsed().as_secs_f64()));
         }
         Felt { times: sorted(times), work: working.join().unwrap() }
     })

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of every payload.
 pub(crate) const PAYLOAD: usize = 256;
@@ -328,6 +328,19 @@ pub(crate) fn time(seconds: f64) -> String {
         s if s < 1.0 => format!("{:.1} ms", s * 1e3),
         s => format!("{s:.2} s"),
     }
+}
+
+/// Sleeps until the call of this number is due, of so many a second, and returns from when it
+/// counts: from its due time if it is late already. How much too late a sleep comes back is no
+/// call's.
+pub(crate) fn paced(began: Instant, number: u64, rate: f64) -> Instant {
+    let due = began + Duration::from_secs_f64(number as f64 / rate);
+    let early = due.saturating_duration_since(Instant::now());
+    if early.is_zero() {
+        return due;
+    }
+    std::thread::sleep(early);
+    Instant::now()
 }
 
 pub(crate) fn sorted(mut times: Vec<f64>) -> Vec<f64> {

@@ -268,12 +268,23 @@ pub(crate) fn replace(
     (new, to): (&TaskRef<'_>, &TaskState),
     cause: Cause,
 ) -> Result<()> {
+    exchange_rows(ctx, (old, from), (new, to))?;
+    Transition { task: new, from: Some(from), to: Some(to), before: None }.record(ctx, cause)
+}
+
+/// Removes all rows of a task that stands there, and writes those of one that comes in its place.
+/// Nothing is published.
+fn exchange_rows(
+    ctx: &mut OpContext<'_>,
+    (old, from): (&TaskRef<'_>, &TaskState),
+    (new, to): (&TaskRef<'_>, &TaskState),
+) -> Result<()> {
     Transition { task: old, from: Some(from), to: None, before: None }.step(ctx)?;
     remove_own(ctx, old, from);
     Transition { task: new, from: None, to: Some(to), before: None }.step(ctx)?;
     add_own(ctx, new, to);
     add_kind(ctx, new);
-    Transition { task: new, from: Some(from), to: Some(to), before: None }.record(ctx, cause)
+    Ok(())
 }
 
 /// Puts a task again that comes from another tube, or a new one in the place of a finished one.
@@ -286,14 +297,9 @@ pub(crate) fn succeed(
     (new, to): (&TaskRef<'_>, &TaskState),
     cause: Cause,
 ) -> Result<()> {
+    exchange_rows(ctx, (old, from), (new, to))?;
+    Transition { task: new, from: None, to: Some(to), before: None }.record(ctx, cause)?;
     let leaves = Transition { task: old, from: Some(from), to: None, before: None };
-    leaves.step(ctx)?;
-    remove_own(ctx, old, from);
-    let enters = Transition { task: new, from: None, to: Some(to), before: None };
-    enters.step(ctx)?;
-    add_own(ctx, new, to);
-    add_kind(ctx, new);
-    enters.record(ctx, cause)?;
     if old.id != new.id {
         leaves.publish(ctx, Cause::Delete);
         return Ok(());

@@ -2,7 +2,7 @@
 //! results, reports, settings, consumers. The events of the queue are played back: they must lead
 //! to the tasks and the states that the listings show, and each must follow from the one before.
 
-use super::Bytes;
+use super::{Bytes, play};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tubewell::{
@@ -34,16 +34,7 @@ pub fn life(bytes: &[u8]) {
         seen: BTreeMap::new(),
         newest: 0,
     };
-    for step in 1..=STEPS_MAX {
-        if bytes.is_empty() {
-            break;
-        }
-        world.step(&mut bytes);
-        if step % LOOK_EVERY == 0 {
-            world.look();
-        }
-    }
-    world.look();
+    play(&mut world, &mut bytes, (STEPS_MAX, LOOK_EVERY), World::step, World::look);
     world.held.clear();
     world.look();
     world.queue.close().unwrap();

@@ -18,6 +18,27 @@ pub fn decode(bytes: &[u8]) {
     tubewell::testing::decode_any(bytes);
 }
 
+/// Does at most so many steps, as many as there are bytes for, and looks at everything after each
+/// so many and at the end.
+pub(crate) fn play<W>(
+    world: &mut W,
+    bytes: &mut Bytes<'_>,
+    (steps_max, look_every): (usize, usize),
+    do_step: impl Fn(&mut W, &mut Bytes<'_>),
+    look: impl Fn(&mut W),
+) {
+    for step in 1..=steps_max {
+        if bytes.is_empty() {
+            break;
+        }
+        do_step(world, bytes);
+        if step % look_every == 0 {
+            look(world);
+        }
+    }
+    look(world);
+}
+
 /// Reads a script off the bytes; at their end everything is zero.
 pub(crate) struct Bytes<'a>(std::slice::Iter<'a, u8>);
 

@@ -2,7 +2,7 @@
 //! checked without a model: ids grow, a removed task stays removed, counts are right, and the
 //! queue's own check finds nothing.
 
-use super::Bytes;
+use super::{Bytes, play};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 use tubewell::{
@@ -30,16 +30,8 @@ pub fn script(bytes: &[u8]) {
         gone: BTreeSet::new(),
         newest: 0,
     };
-    for step in 1..=STEPS_MAX {
-        if bytes.is_empty() {
-            break;
-        }
-        world.step(&mut bytes);
-        if step % LOOK_EVERY == 0 {
-            world.look();
-        }
-    }
-    world.look();
+    let limits = (STEPS_MAX, LOOK_EVERY);
+    play(&mut world, &mut bytes, limits, World::step, |world| world.look());
     world.queue.tick().unwrap();
     world.look();
     world.queue.close().unwrap();
