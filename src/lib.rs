@@ -189,6 +189,7 @@ pub use words::history::{History, HistoryEntry, HistoryEvent, HistoryLimits};
 pub use words::lapse::{Lapse, ReturnTo};
 pub use words::options::{Durability, EventOptions, TubeKind, TubeOptions};
 pub use words::payload::{Encoded, NewPayload};
+pub use words::repairs::Repairs;
 pub use words::report::{Phase, WorkProgress};
 pub use words::retention::Retention;
 pub use words::setting::{Setting, SettingSource, SettingValue};

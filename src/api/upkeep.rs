@@ -3,10 +3,12 @@
 use crate::api::queue::Queue;
 use crate::engine::audit;
 use crate::runtime::checkpointer::checkpoint;
+use crate::runtime::mending::repair;
 use crate::runtime::timer::work_off_all;
 use crate::store::{BaseSpace, Progress, Space, Stage};
 use crate::words::clock::ClockStep;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::repairs::Repairs;
 use std::ops::ControlFlow;
 
 /// Upkeep.
@@ -35,10 +37,53 @@ impl Queue {
             let _writer = core.writer();
             let mut lines = Vec::new();
             let mut state = core.reading()?;
-            state.store.check(&mut |line| lines.push(line), audit::audit)?;
+            state.store.check(&mut |line| lines.push(line), audit::lines)?;
             lines.extend(state.check_counted()?);
             Ok(lines)
         })
+    }
+
+    /// Mends what [`check`](Queue::check) finds in the rows, as far as that is possible, and says
+    /// what it did and what is left. The queue is served meanwhile: all rows are read as of one
+    /// instant while other calls go on, and then mended in short steps. Each step is safe from a
+    /// crash, and leaves a finding whose rows have changed since: that one is looked for again.
+    /// Before each look there is a [`checkpoint`](Queue::checkpoint). Of a sound queue it changes
+    /// nothing.
+    ///
+    /// No task is dropped without a line that says so. One that cannot be read is buried under its
+    /// id, with what other rows still say of it, as
+    /// [`Reason::Undecodable`](crate::Reason::Undecodable); also one of which only other rows are
+    /// left. If no row says in which tube it was, it is in the tube `recovered`, or
+    /// `recovered-temporary`. A payload that is damaged is lost: its task is buried, unless it is
+    /// done or taken, and stays in [`left`](Repairs::left) until it is deleted or its payload
+    /// replaced. A finished task keeps its result. Rows that follow from a task are written again,
+    /// and those that follow from none are removed. A tube whose row is lost is made again with
+    /// default options, and its leases are void. No retention removes a task because a repair has
+    /// buried another one.
+    ///
+    /// What redb says of its own pages, and of the files, only `check` reports. If redb cannot read
+    /// a page, nothing is mended, and the queue goes on: restore the folder from a copy.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// queue.tube("letters")?.put(b"hello")?;
+    /// let repairs = queue.repair()?;
+    /// assert!(repairs.steps.is_empty() && repairs.left.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
+    /// [`ReadOnly`](ErrorKind::ReadOnly); [`DiskFull`](ErrorKind::DiskFull); [`Io`](ErrorKind::Io);
+    /// [`Damaged`](ErrorKind::Damaged); [`Broken`](ErrorKind::Broken);
+    /// [`Unknown`](ErrorKind::Unknown) if a sync failed. After a step an error is in
+    /// [`stopped_by`](Repairs::stopped_by).
+    pub fn repair(&self) -> Result<Repairs> {
+        self.call("repair", |core| repair(core))
     }
 
     /// The bytes that the queue uses, on the disk and in memory, and how much it has written since

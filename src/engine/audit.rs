@@ -4,51 +4,95 @@
 
 use crate::engine::context::sound;
 use crate::engine::pieces::owner_of;
-use crate::engine::stored::{self, TaskRef, TaskState};
+use crate::engine::query;
+use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{consumers, keys, query, retention, settle, transition};
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
-use crate::format::row::{Counters, TakenRow, TaskRow, WorkRow};
+use crate::format::row::{Counters, TaskRow, WorkRow};
 use crate::format::{Met, Scan, Tag, Value, View, row};
-use crate::words::clock::NEVER;
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
+mod finding;
+mod remains;
+mod of_tube;
+mod consumers;
 mod histories;
 mod own_rows;
 mod reports;
 mod payloads;
 mod settings;
 
+pub(crate) use finding::{About, Finding, Findings, Fix, Sum};
+use of_tube::Audit;
 use payloads::NamedPieces;
+use remains::Remains;
+pub(crate) use reports::is_sound as is_sound_report;
 
 /// Reports each disagreement as one line.
-pub(crate) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
-    let (mut tubes, mut led) = (BTreeMap::new(), BTreeSet::new());
+pub(crate) fn lines(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
+    audit(view, &mut |finding| report(finding.line))
+}
+
+/// Reports each disagreement, with what mends it.
+pub(crate) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
+    let (mut tubes, mut led, mut remains) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
     for number in query::numbers(view)? {
         let Some(tube) = query::sound_tube(view, number)? else {
-            report(format!("tube {number}: its row is damaged"));
+            let line = format!("tube {number}: its row is damaged");
+            let fix = Fix::Tube(number, lost_name(view, |of| of == number)?.map(|(_, name)| name));
+            report(Finding::new(line, fix).beside(key::tube(number)));
             continue;
         };
-        if query::tube_named(view, &tube.row.name)? != Some(number) {
-            report(format!("tube {:?}: its name row does not refer to it", tube.row.name));
+        let name = key::name(&tube.row.name);
+        let named = sound(query::tube_named(view, &tube.row.name))?.flatten();
+        if let Some(other) = twin_of(view, number, &tube)? {
+            let line = format!("tube {number}: its tasks are those of tube {other}");
+            let finding = Finding::new(line, Fix::Twin(number)).beside(name);
+            report(finding.beside(key::tube(number)).beside(key::tube(other)));
+            continue;
         }
-        led.append(&mut Audit::of(view, &tube, report).walk()?);
+        if named != Some(number) {
+            let line = format!("tube {:?}: its name row does not refer to it", tube.row.name);
+            let fix = Fix::Set(name, row::number(u64::from(number)));
+            report(Finding::new(line, fix).beside(key::tube(number)));
+        }
+        let mut seen = Audit::of(view, &tube, report).walk()?;
+        led.append(&mut seen.led);
+        remains.append(&mut seen.remains);
         tubes.insert(tube.run(), tube);
     }
     names(view, report)?;
     numbers(view, &tubes, report)?;
     let mut named = NamedPieces::default();
     work(view, &tubes, &mut named, report)?;
-    payloads::audit(view, named, report)?;
+    let pieces = payloads::audit(view, named, report)?;
+    remains::audit(view, remains, pieces, report)?;
     failed(view, report)?;
     queue_keys(view, &tubes, report)?;
     settings::audit(view, report)?;
     moved(view, &tubes, led, report)?;
     strays(view, &tubes, report)?;
     durable_bytes(view, report)
+}
+
+/// The tube to which the name of this one leads, if that has the same tasks.
+fn twin_of(view: &dyn View, number: u32, tube: &TubeEntry) -> Result<Option<u32>> {
+    let named = sound(query::tube_named(view, &tube.row.name))?.flatten();
+    match named.filter(|named| *named != number) {
+        Some(other) if is_of_run(view, other, tube.run())? => Ok(Some(other)),
+        _ => Ok(None),
+    }
+}
+
+/// Whether the tube of this number is sound and has this run.
+fn is_of_run(view: &dyn View, number: u32, run: Run) -> Result<bool> {
+    match query::sound_tube(view, number) {
+        Err(error) if error.is_not_found() => Ok(false),
+        tube => Ok(tube?.is_some_and(|tube| tube.run() == run)),
+    }
 }
 
 type Tubes = BTreeMap<Run, TubeEntry>;
@@ -60,11 +104,17 @@ fn is_damaged<T>(read: &Result<T>) -> bool {
     read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Damaged)
 }
 
-/// Reports names of tubes that do not exist, and consumers without a name row.
-fn names(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
+/// Reports names of tubes that do not exist, and consumers and their names that do not agree.
+fn names(view: &dyn View, report: Findings<'_>) -> Result<()> {
     for name in query::names(view, "")? {
-        if is_damaged(&view.get(&key::name(&name))) {
-            report(format!("name {name:?}: its row is damaged"));
+        let key = key::name(&name);
+        let number = sound(query::tube_named(view, &name))?.flatten();
+        let own = key::tube(number.unwrap_or_default());
+        if is_damaged(&view.get(&key)) {
+            let row = number.map(|number| row::number(u64::from(number)));
+            let fix = row.map_or(Fix::Nothing, |row| Fix::Set(key::copy(&key), row));
+            let finding = Finding::new(format!("name {name:?}: its row is damaged"), fix);
+            report(finding.beside(key::copy(&own)));
         }
         let found = query::tube_named(view, &name)
             .and_then(|number| query::tube(view, number.unwrap_or_default()));
@@ -74,52 +124,79 @@ fn names(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
             tube => tube?.row.name == name,
         };
         if !leads {
-            report(format!("name {name:?}: there is no such tube"));
+            let line = format!("name {name:?}: there is no such tube");
+            report(Finding::new(line, Fix::Remove(key)).beside(own));
         }
     }
-    let mut expected = BTreeSet::new();
-    for (number, row) in consumers::all(view)? {
-        let key = key::consumer_name(&row.name);
-        let named = sound(query::numbered(view.get(&key), "consumer"))?.flatten();
-        if named != Some(number) {
-            report(format!("consumer {:?}: its name row does not refer to it", row.name));
-        }
-        expected.insert(key);
-    }
-    let mut rows = Scan::over(Range::of(Tag::ConsumerName));
-    while let Some((key, _)) = rows.next(view)? {
-        if !expected.contains(&key) {
-            report(format!("ConsumerName: a name of a consumer that does not exist: {key:02x?}"));
-        }
-    }
-    Ok(())
+    consumers::audit(view, report)
 }
 
 /// Reports numbers in use that the counters would assign again.
-fn numbers(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
+fn numbers(view: &dyn View, tubes: &Tubes, report: Findings<'_>) -> Result<()> {
     let given = match query::counters(view) {
         given if is_damaged(&given) => {
-            report("Meta: the counters are damaged".to_owned());
+            let fix = Fix::Counters(in_use(view)?);
+            report(Finding::new("Meta: the counters are damaged".to_owned(), fix));
             return Ok(());
         }
         given => given?,
     };
     let tube = tubes.values().map(|tube| tube.number).max();
     let run = tubes.keys().map(|run| run.0 & !Run::TEMPORARY).max();
-    let consumer = consumers::all(view)?.into_iter().map(|(number, _)| number).max();
+    let consumer = last_consumer(view)?;
     let pairs = [(tube, given.tube), (run, given.run), (consumer, given.consumer)];
     for ((used, given), what) in pairs.into_iter().zip(["tube", "run", "consumer"]) {
         if let Some(used) = used.filter(|used| *used > given) {
-            report(format!("{what} {used} is in use, but {given} is the last that was assigned"));
+            let line =
+                format!("{what} {used} is in use, but {given} is the last that was assigned");
+            report(Finding::new(line, Fix::Counters(in_use(view)?)));
         }
     }
     let mut rows = Scan::over(Range::of(Tag::Meta));
     while let Some((key, _)) = rows.next(view)? {
         if key != key::meta(Counters::WHAT) {
-            report(format!("Meta: an unknown row: {key:02x?}"));
+            report(Finding::new(format!("Meta: an unknown row: {key:02x?}"), Fix::Remove(key)));
         }
     }
     Ok(())
+}
+
+/// The highest number of a consumer.
+fn last_consumer(view: &dyn View) -> Result<Option<u32>> {
+    let (mut rows, mut last) = (Scan::over(Range::of(Tag::Consumer)), None);
+    while let Some((met, _)) = rows.next(view)? {
+        last = query::number_in(&met).or(last);
+    }
+    Ok(last)
+}
+
+/// The last numbers that any row has.
+fn in_use(view: &dyn View) -> Result<Counters> {
+    let mut used = sound(query::counters(view))?.unwrap_or_default();
+    for number in query::numbers(view)? {
+        used.tube = used.tube.max(number);
+        let run = query::sound_tube(view, number)?.map_or(0, |tube| tube.run().0);
+        used.run = used.run.max(run & !Run::TEMPORARY);
+    }
+    for name in query::names(view, "")? {
+        let number = sound(query::numbered(view.get(&key::name(&name)), "name"))?.flatten();
+        used.tube = used.tube.max(number.unwrap_or_default());
+    }
+    let mut works = Scan::over(Range::of(Tag::Work));
+    while let Some((met, _)) = works.next(view)? {
+        let run = key::run_of_work(&met).map_or(0, |run| run.0 & !Run::TEMPORARY);
+        used.run = used.run.max(run);
+    }
+    for tag in Tag::in_runs() {
+        let mut rows = Scan::over(Range::of(tag));
+        while let Some((met, _)) = rows.next(view)? {
+            let Some(run) = Range::holding(&met).and_then(|range| range.run) else { continue };
+            used.run = used.run.max(run.0 & !Run::TEMPORARY);
+            rows.skip_to(Range::in_run(tag, run).end());
+        }
+    }
+    used.consumer = used.consumer.max(last_consumer(view)?.unwrap_or_default());
+    Ok(used)
 }
 
 /// Reports sweeps that would remove rows in use, or that cannot run. Names the pieces that work is
@@ -128,13 +205,16 @@ fn work(
     view: &dyn View,
     tubes: &Tubes,
     named: &mut NamedPieces,
-    report: &mut dyn FnMut(String),
+    report: Findings<'_>,
 ) -> Result<()> {
     let mut rows = Scan::over(Range::of(Tag::Work));
     while let Some((key, row)) = rows.next(view)? {
         let kind = Work::ALL.into_iter().find(|kind| key.starts_with(&key::work_of(*kind)));
         let Some(kind) = kind else {
-            report(format!("Work: an unknown kind of work: {key:02x?}"));
+            report(Finding::new(
+                format!("Work: an unknown kind of work: {key:02x?}"),
+                Fix::Remove(key),
+            ));
             continue;
         };
         let is_sweep_of_run = matches!(kind, Work::Clear | Work::Release);
@@ -144,31 +224,58 @@ fn work(
             false => key::piece_work(kind, run, id, generation),
         };
         if key != expected {
-            report(format!("Work: an invalid key: {key:02x?}"));
+            report(Finding::new(format!("Work: an invalid key: {key:02x?}"), Fix::Remove(key)));
             continue;
         }
         let tube = tubes.get(&run).map(|tube| tube.number);
         let (row, decoded) = (row.as_deref(), row.as_deref().and_then(WorkRow::decode));
         match (kind, decoded, row.and_then(PieceWork::decode)) {
             (Work::Clear, Some(_), _) if tube.is_some() => {
-                report(format!("Work: a sweep would clear tube {tube:?}"));
+                let line = format!("Work: a sweep would clear tube {tube:?}");
+                report(
+                    Finding::new(line, Fix::Remove(key))
+                        .beside(key::tube(tube.unwrap_or_default())),
+                );
             }
             // If the tube no longer exists, the sweep ends at once.
             (Work::Release, Some(work), _) if tube.is_some_and(|tube| tube != work.tube) => {
                 let of = work.tube;
-                report(format!("Work: a sweep of tube {of} under the run of {tube:?}"));
+                let line = format!("Work: a sweep of tube {of} under the run of {tube:?}");
+                let finding = Finding::new(line, reworked(kind, tube, key));
+                report(finding.beside(key::tube(tube.unwrap_or_default())));
             }
             (Work::Clear | Work::Release, Some(_), _) => {}
             (Work::Staged | Work::Pieces, _, Some(work)) => {
+                let of = ((run, id), generation);
                 if work.to != PieceWork::UNKNOWN && work.generation != generation {
-                    report(format!("Work: on the pieces of another payload: {key:02x?}"));
+                    let line = format!("Work: on the pieces of another payload: {key:02x?}");
+                    named.by_key_of_work(of, key, line);
+                } else {
+                    named.by_work(of, (key, &work), report);
                 }
-                named.by_work(((run, id), generation), &work, report);
             }
-            _ => report(format!("Work: a damaged row: {key:02x?}")),
+            (Work::Staged | Work::Pieces, ..) => {
+                let line = format!("Work: a damaged row: {key:02x?}");
+                named.by_key_of_work(((run, id), generation), key, line);
+            }
+            (Work::Clear | Work::Release, ..) => {
+                let line = format!("Work: a damaged row: {key:02x?}");
+                report(Finding::new(line, reworked(kind, tube, key)));
+            }
         }
     }
     Ok(())
+}
+
+/// What mends a row of a sweep: it begins again.
+fn reworked(kind: Work, tube: Option<u32>, key: Key) -> Fix {
+    match (kind, tube) {
+        (Work::Clear, _) => Fix::Set(key, WorkRow::default().encode()),
+        (Work::Release, Some(tube)) => {
+            Fix::Set(key, WorkRow { tube, ..WorkRow::default() }.encode())
+        }
+        _ => Fix::Remove(key),
+    }
 }
 
 /// Reports the damaged rows of a range, and if the stored count is not their number. `check` gets
@@ -176,31 +283,39 @@ fn work(
 fn walk(
     view: &dyn View,
     range: Range,
-    report: &mut dyn FnMut(String),
-    mut check: impl FnMut(Met, &mut dyn FnMut(String)),
+    report: Findings<'_>,
+    mut check: impl FnMut(Met, Findings<'_>),
 ) -> Result<()> {
     let (tag, mut rows, mut seen) = (range.tag, Scan::over(range), 0);
     while let Some((key, row)) = rows.next(view)? {
         seen += 1;
         if row.is_none() {
-            report(format!("{tag:?}: a damaged row: {key:02x?}"));
+            report(Finding::left(format!("{tag:?}: a damaged row: {key:02x?}")));
         }
         check((key, row), report);
     }
     let stored = view.count(range);
     if stored != seen {
-        report(format!("{tag:?}: {seen} rows, but the stored count is {stored}"));
+        report(Finding::left(format!("{tag:?}: {seen} rows, but the stored count is {stored}")));
     }
     Ok(())
 }
 
 /// Reports the queue's rows about buried tasks without the tube's row of that task.
-fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
+fn failed(view: &dyn View, report: Findings<'_>) -> Result<()> {
     for tag in [Tag::Failed, Tag::FailedTemporary] {
-        walk(view, Range::of(tag), report, |(key, _), report| {
+        walk(view, Range::of(tag), report, |(key, row), report| {
             let beside = key::buried_group_beside(&key);
-            if beside.is_none_or(|beside| !is_there(view, &beside).unwrap_or(true)) {
-                report(format!("{tag:?}: a row without a task: {key:02x?}"));
+            if beside.as_ref().is_none_or(|beside| !is_there(view, beside).unwrap_or(true)) {
+                let line = format!("{tag:?}: a row without a task: {key:02x?}");
+                let finding = Finding::new(line, Fix::Remove(key));
+                report(match beside {
+                    Some(beside) => finding.beside(beside),
+                    None => finding,
+                });
+            } else if row.is_none_or(|row| !row.is_empty()) {
+                let line = format!("{tag:?}: a wrong row: {key:02x?}");
+                report(Finding::new(line, Fix::Set(key, Value::EMPTY)));
             }
         })?;
     }
@@ -209,7 +324,7 @@ fn failed(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
 
 /// Reports the queue's rows of keys without a row of the key in their tube. Those of a tube that is
 /// gone, or of one that was truncated, a sweep removes with the rows under the old run.
-fn queue_keys(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
+fn queue_keys(view: &dyn View, tubes: &Tubes, report: Findings<'_>) -> Result<()> {
     let cleared = cleared_runs(view)?;
     let runs: BTreeMap<u64, Run> =
         tubes.iter().map(|(run, tube)| (u64::from(tube.number), *run)).collect();
@@ -222,7 +337,14 @@ fn queue_keys(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) ->
             beside.is_some_and(|beside| is_there(view, &beside).unwrap_or(true))
         };
         if !runs.any(has_row) {
-            report(format!("KeyOfQueue: a row without a task: {key:02x?}"));
+            let line = format!("KeyOfQueue: a row without a task: {key:02x?}");
+            let about = key::id_of(&key).map_or(About::NoTask, |id| match own {
+                Some(run) => About::Owner((*run, id)),
+                None => About::Id(id),
+            });
+            let in_tube = own.and_then(|run| key::key_beside(&key, *run));
+            let finding = Finding::new(line, Fix::Remove(key)).about(about);
+            report(in_tube.into_iter().fold(finding, Finding::beside));
         }
     })
 }
@@ -243,7 +365,7 @@ fn moved(
     view: &dyn View,
     tubes: &Tubes,
     mut led: BTreeSet<Key>,
-    report: &mut dyn FnMut(String),
+    report: Findings<'_>,
 ) -> Result<()> {
     // A sweep removes the row with its task.
     let mut rows = Scan::prefixed(key::work_of(Work::Clear));
@@ -270,7 +392,9 @@ fn moved(
             // Of a damaged task it is not known.
             let is_moved = row.as_deref().and_then(TaskRow::decode).map(|row| row.is_moved());
             if is_moved == Some(true) && !is_there(view, &at)? {
-                report(format!("a row is missing that leads to a task to be cleared: {at:02x?}"));
+                let line =
+                    format!("a row is missing that leads to a task to be cleared: {at:02x?}");
+                report(Finding::new(line, Fix::Set(key::copy(&at), row::number(0))));
             }
             if is_moved != Some(false) {
                 led.insert(at);
@@ -282,11 +406,19 @@ fn moved(
     for tag in beside.into_iter().chain(temporary) {
         walk(view, Range::of(tag), report, |(key, _), report| {
             if !led.contains(&key) {
-                report(format!("{tag:?}: a row without a task: {key:02x?}"));
+                let line = format!("{tag:?}: a row without a task: {key:02x?}");
+                let about = id_in(&key).map_or(About::NoTask, About::Id);
+                report(Finding::new(line, Fix::Remove(key)).about(about));
             }
         })?;
     }
     Ok(())
+}
+
+/// The id at the beginning of a key of the queue that is about one task.
+fn id_in(key: &[u8]) -> Option<TaskId> {
+    let (id, _) = key.get(1..)?.split_first_chunk()?;
+    Some(TaskId::new(u64::from_be_bytes(*id)))
 }
 
 fn is_there(view: &dyn View, key: &[u8]) -> Result<bool> {
@@ -295,7 +427,7 @@ fn is_there(view: &dyn View, key: &[u8]) -> Result<bool> {
 
 /// Compares the stored total with the tasks, including those that a sweep still has to remove. It
 /// may be too high only because of a task that cannot be read, whose row is reported.
-fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
+fn durable_bytes(view: &dyn View, report: Findings<'_>) -> Result<()> {
     let (mut bytes, mut unknown) = (0_u64, false);
     for tag in Tag::TASKS {
         let mut rows = Scan::over(Range::of(tag));
@@ -308,294 +440,78 @@ fn durable_bytes(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> 
     }
     let kept = view.durable_bytes();
     if kept < bytes || kept > bytes && !unknown {
-        report(format!("durable tubes hold {bytes} payload bytes, but the stored count is {kept}"));
+        let line =
+            format!("durable tubes hold {bytes} payload bytes, but the stored count is {kept}");
+        report(Finding::new(line, Fix::Bytes(bytes.wrapping_sub(kept) as i64)));
     }
     Ok(())
 }
 
-/// Reports rows under a run that belongs to no tube, and that no sweep will remove.
-fn strays(view: &dyn View, tubes: &Tubes, report: &mut dyn FnMut(String)) -> Result<()> {
+/// Reports rows under a run that belongs to no tube, and that no sweep will remove. Those of tasks
+/// get a tube again: the one without a row, if one run and one name have lost each other.
+fn strays(view: &dyn View, tubes: &Tubes, report: Findings<'_>) -> Result<()> {
+    let mut runs: BTreeMap<Run, bool> = BTreeMap::new();
     for tag in Tag::in_runs() {
         let mut rows = Scan::over(Range::of(tag));
         while let Some((met, _)) = rows.next(view)? {
             let Some(Range { run: Some(run), .. }) = Range::holding(&met) else {
-                report(format!("{tag:?}: an invalid key: {met:02x?}"));
+                let line = format!("{tag:?}: an invalid key: {met:02x?}");
+                report(Finding::new(line, Fix::Remove(met)));
                 continue;
             };
             rows.skip_to(Range::in_run(tag, run).end());
-            if !tubes.contains_key(&run) && !is_there(view, &key::work(Work::Clear, run, NO_TASK))?
-            {
-                report(format!("{tag:?}: rows under run {}, which belongs to no tube", run.0));
+            if tubes.contains_key(&run) || is_there(view, &key::work(Work::Clear, run, NO_TASK))? {
+                continue;
             }
+            let line = format!("{tag:?}: rows under run {}, which belongs to no tube", run.0);
+            report(Finding::left(line));
+            let is_of_task = has_id(tag) && key::id_of(&met).is_some_and(|id| id > NO_TASK);
+            *runs.entry(run).or_default() |= is_of_task && run != Run::QUEUE;
         }
+    }
+    let with_tasks = runs.values().filter(|has_tasks| **has_tasks).count();
+    let heir = if with_tasks == 1 { lost_name(view, |_| true)? } else { None };
+    for (run, has_tasks) in runs {
+        let line = format!("run {}: it belongs to no tube", run.0);
+        let work = key::work(Work::Clear, run, NO_TASK);
+        let fix = match has_tasks {
+            true => Fix::Run(run, heir.clone()),
+            false => Fix::Set(key::copy(&work), WorkRow::default().encode()),
+        };
+        let mut finding = Finding::new(line, fix).beside(work);
+        if let Some((number, name)) = heir.as_ref().filter(|_| has_tasks) {
+            finding = finding.beside(key::tube(*number)).beside(key::name(name));
+        }
+        report(finding);
     }
     Ok(())
 }
 
-struct Audit<'a> {
-    view: &'a dyn View,
-    tube: &'a TubeEntry,
-    report: &'a mut dyn FnMut(String),
-    /// The keys that the tasks require, by tag.
-    expected: BTreeMap<Tag, BTreeSet<Key>>,
-    groups: BTreeMap<String, Group>,
-    failures: BTreeMap<String, CountedGroup>,
-    /// Bytes of the tasks that have ended, by the key of their stored sum.
-    kept: BTreeMap<Key, u64>,
-    /// The rows that lead to tasks which came from other tubes, the entries of histories, and what
-    /// was reported of tasks.
-    led: BTreeSet<Key>,
-    ids: BTreeSet<TaskId>,
-}
-
-#[derive(Default)]
-struct CountedGroup {
-    tasks: u64,
-    /// Whether one of them came to it by a version that counts.
-    is_counted: bool,
-}
-
-#[derive(Default)]
-struct Group {
-    in_flight: u64,
-    first: Option<Key>,
-}
-
-impl<'a> Audit<'a> {
-    fn of(view: &'a dyn View, tube: &'a TubeEntry, report: &'a mut dyn FnMut(String)) -> Self {
-        let (expected, groups) = (BTreeMap::new(), BTreeMap::new());
-        let (failures, kept) = (BTreeMap::new(), BTreeMap::new());
-        let (led, ids) = (BTreeSet::new(), BTreeSet::new());
-        Self { view, tube, report, expected, groups, failures, kept, led, ids }
-    }
-
-    /// Returns the rows that must lead to tasks of the tube.
-    fn walk(mut self) -> Result<BTreeSet<Key>> {
-        for tag in Tag::states() {
-            let mut rows = Scan::over(self.tube.range(tag));
-            while let Some((met, row)) = rows.next(self.view)? {
-                self.row(tag, met, row);
-            }
-        }
-        self.fresh()?;
-        self.expect_groups();
-        self.expect_failure_groups();
-        self.expect_kept();
-        for tag in Tag::in_runs() {
-            self.compare(tag)?;
-        }
-        Ok(self.led)
-    }
-
-    /// The task of a row that gives a state, or of a fresh task's row.
-    fn row(&mut self, tag: Tag, met: Key, row: Option<Value>) {
-        let Some(id) = key::id_of(&met) else { return };
-        // The comparison of its range reports a damaged row.
-        let Some(row) = row else {
-            self.expect(tag, met);
-            return;
-        };
-        let seen = stored::open(self.view, self.tube, &met, &row).and_then(|(stored, it)| {
-            let stored = stored.whole(self.view, self.tube)?;
-            let task = stored.task(self.tube)?;
-            if transition::state_row(&task, &it).is_some_and(|(_, value)| value != row) {
-                self.say(format!("task {id}: its rows do not agree"));
-            }
-            self.task(tag, &task, &it);
-            Ok(())
-        });
-        if let Err(error) = seen {
-            self.say(format!("task {id}: {error}"));
-        }
-    }
-
-    /// The fresh tasks. No task after the first of them may have a row that gives its state.
-    fn fresh(&mut self) -> Result<()> {
-        let (mut rows, mut first) = (Scan::over(self.tube.range(Tag::Fresh)), None);
-        while let Some((met, row)) = rows.next(self.view)? {
-            let Some(id) = key::id_of(&met) else { continue };
-            match (self.ids.contains(&id), first) {
-                (true, Some(fresh)) => {
-                    self.say(format!("task {id}: it stands after the fresh task {fresh}"));
-                }
-                (true, None) => {}
-                (false, _) => {
-                    first = first.or(Some(id));
-                    self.row(Tag::Fresh, met, row);
+/// The number and name of the tube whose row is damaged, missing or that of another tube, of those
+/// whose number fits; `None` if there is none or more than one. The number of a tube that is sound
+/// is its own, also if another name leads to it.
+fn lost_name(view: &dyn View, fits: impl Fn(u32) -> bool) -> Result<Option<(u32, String)>> {
+    let mut lost = Vec::new();
+    for name in query::names(view, "")? {
+        let number = sound(query::numbered(view.get(&key::name(&name)), "name"))?.flatten();
+        let Some(number) = number.filter(|number| fits(*number)) else { continue };
+        match query::tube(view, number) {
+            Err(error) if error.is_not_found() => lost.push((number, name)),
+            tube if is_damaged(&tube) => lost.push((number, name)),
+            tube => {
+                let tube = tube?;
+                if tube.row.name != name && twin_of(view, number, &tube)?.is_some() {
+                    lost.push((number, name));
                 }
             }
         }
-        Ok(())
     }
+    Ok(lost.pop().filter(|_| lost.is_empty()))
+}
 
-    fn task(&mut self, tag: Tag, task: &TaskRef<'_>, standing: &TaskState) {
-        let run = self.tube.run();
-        if !self.ids.insert(task.id) {
-            self.say(format!("task {}: it is in two states", task.id));
-        }
-        if let Some(key) = transition::state_key(task, standing) {
-            self.expect(tag, key);
-        }
-        let own = if task.home.is_fresh { Tag::Fresh } else { Tag::Task };
-        self.expect(own, key::task(run, &task.home, task.id));
-        if task.has_position() {
-            let key = key::position(run, task.id);
-            let kept = self.view.get(&key).ok().flatten();
-            if kept.is_some_and(|kept| kept != task.position_row()) {
-                self.say(format!("task {}: its position row is wrong", task.id));
-            }
-            self.expect(Tag::Position, key);
-        }
-        let deadlines = standing.deadlines(self.tube).into_iter();
-        for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
-            let key = key::due(run, what, when, task.id);
-            let row = transition::due_row(task, standing, what);
-            if self.view.get(&key).ok().flatten().is_some_and(|kept| kept != row) {
-                self.say(format!("task {}: the row of its {what:?} is wrong", task.id));
-            }
-            self.expect(Tag::Due, key);
-        }
-        for key in transition::index_keys(task, standing) {
-            match Range::holding(&key) {
-                Some(Range { tag, run: Some(_) }) => self.expect(tag, key),
-                _ if is_there(self.view, &key).unwrap_or(true) => {}
-                _ => {
-                    let id = task.id;
-                    self.say(format!("task {id}: the queue's row of its failure is missing"));
-                }
-            }
-        }
-        self.own_row(task, standing);
-        if let TaskState::Taken(taken) = standing {
-            self.lease(task.id, taken);
-        }
-        self.sums(task, standing);
-        self.history(task.id, standing.head());
-        self.reports(task.id, standing.head());
-        for (key, value) in keys::rows(task, standing) {
-            match Range::holding(&key) {
-                Some(Range { tag, run: Some(_) }) => self.expect(tag, key),
-                _ if self.view.get(&key).ok().flatten().is_some_and(|kept| kept == value) => {}
-                _ => self.say(format!("task {}: no row of its key leads to it", task.id)),
-            }
-        }
-        if let Some(name) = task.group {
-            let turn = key::turn(run, &task.place, task.id);
-            let group = self.groups.entry(name.to_owned()).or_default();
-            group.in_flight += transition::in_flight(Some(standing)) as u64;
-            if matches!(standing, TaskState::Ready(_))
-                && group.first.as_ref().is_none_or(|first| turn < *first)
-            {
-                group.first = Some(turn);
-            }
-        }
-    }
-
-    /// What a task adds to the counts of failure groups and to the sums of kept bytes.
-    fn sums(&mut self, task: &TaskRef<'_>, standing: &TaskState) {
-        if let Some((tag, bytes)) = retention::counted(task, Some(standing)) {
-            *self.kept.entry(key::kept(self.tube.run(), tag)).or_default() += bytes;
-        }
-        if let TaskState::Buried(buried) = standing
-            && let Some(group) = buried.failure_group()
-        {
-            let group = self.failures.entry(group.to_owned()).or_default();
-            group.tasks += 1;
-            group.is_counted |= buried.is_of_counted_group();
-        }
-    }
-
-    /// A task that came from another tube.
-    fn led(&mut self, id: TaskId) {
-        let key = key::moved(self.tube.run(), id);
-        let number = query::numbered(self.view.get(&key), "moved").ok().flatten();
-        if number != Some(self.tube.number) {
-            self.say(format!("task {id}: no row leads to it"));
-        }
-        self.led.insert(key);
-    }
-
-    fn lease(&mut self, id: TaskId, taken: &TakenRow) {
-        let run = self.tube.run();
-        let has = |key: Key| self.view.get(&key).ok().flatten().is_some();
-        if settle::is_voided(self.tube, taken) && !has(key::work(Work::Release, run, NO_TASK)) {
-            self.say(format!("task {id}: its lease is void, and no sweep returns it"));
-        }
-        if taken.holder != 0 && !has(key::consumer(taken.holder)) {
-            self.say(format!("task {id}: its consumer {} does not exist", taken.holder));
-        }
-    }
-
-    fn expect_groups(&mut self) {
-        for (name, group) in std::mem::take(&mut self.groups) {
-            let key = key::group(self.tube.run(), &name);
-            let kept = self.view.get(&key).ok().flatten();
-            let kept = kept.map_or(Some(0), |kept| row::read_number(&kept));
-            if kept != Some(group.in_flight) {
-                self.say(format!("group {name:?}: {} in flight, stored {kept:?}", group.in_flight));
-            }
-            if group.in_flight > 0 {
-                self.expect(Tag::Group, key);
-            }
-            if group.in_flight < u64::from(self.tube.row.options.in_flight)
-                && let Some(turn) = group.first
-            {
-                self.expect(Tag::Turn, turn);
-            }
-        }
-    }
-
-    /// The tasks of a group of a version without counts are counted when the group is next needed.
-    fn expect_failure_groups(&mut self) {
-        for (group, CountedGroup { tasks, is_counted }) in std::mem::take(&mut self.failures) {
-            let key = key::failure_group(self.tube.run(), &group);
-            let kept = self.view.get(&key).ok().flatten();
-            if kept.is_none() && !is_counted {
-                continue;
-            }
-            let kept = kept.and_then(|kept| row::read_number(&kept));
-            if kept.is_some_and(|kept| kept != tasks) {
-                self.say(format!("failure group {group:?}: {tasks} tasks, stored {kept:?}"));
-            }
-            self.expect(Tag::FailureGroup, key);
-        }
-    }
-
-    fn expect_kept(&mut self) {
-        for (key, bytes) in std::mem::take(&mut self.kept) {
-            let kept = self.view.get(&key).ok().flatten();
-            let kept = kept.and_then(|kept| row::read_number(&kept)).unwrap_or(0);
-            if kept != bytes {
-                self.say(format!("Kept: {bytes} bytes, but the stored sum is {kept}: {key:02x?}"));
-            }
-            if bytes > 0 {
-                self.expect(Tag::Kept, key);
-            }
-        }
-    }
-
-    fn expect(&mut self, tag: Tag, key: Key) {
-        self.expected.entry(tag).or_default().insert(key);
-    }
-
-    /// Compares a range with the keys that the tasks require, and with its stored count.
-    fn compare(&mut self, tag: Tag) -> Result<()> {
-        let mut expected = self.expected.remove(&tag).unwrap_or_default();
-        let (view, range) = (self.view, self.tube.range(tag));
-        walk(view, range, &mut |line| self.say(line), |(met, _), report| {
-            if !expected.remove(&met) {
-                report(format!("{tag:?}: a row without a task: {met:02x?}"));
-            }
-        })?;
-        for missing in expected {
-            self.say(format!("{tag:?}: a row is missing: {missing:02x?}"));
-        }
-        Ok(())
-    }
-
-    fn say(&mut self, line: String) {
-        (self.report)(format!("tube {:?}: {line}", self.tube.row.name));
-    }
+/// Whether the keys of a tag under a run end with the id of a task.
+fn has_id(tag: Tag) -> bool {
+    !matches!(tag, Tag::Group | Tag::FailureGroup | Tag::Kept)
 }
 
 #[cfg(test)]

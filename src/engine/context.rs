@@ -257,7 +257,8 @@ impl<'a> OpContext<'a> {
     ) -> Result<()> {
         self.set(key::tube(number), row.encode())?;
         let row = Some(Box::new(row));
-        let change = TubeChange { number, row, cause, setting: None, stalled: 0 };
+        let (setting, stalled, is_adopted) = (None, 0, false);
+        let change = TubeChange { number, row, cause, setting, stalled, is_adopted };
         self.draft.effects.tubes.push(change);
         Ok(())
     }

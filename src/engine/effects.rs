@@ -35,6 +35,8 @@ pub(crate) struct TubeChange {
     pub(crate) setting: Option<Box<SettingChange>>,
     /// How many more of its tasks are stalled. Then it is no other change.
     pub(crate) stalled: i64,
+    /// Whether its run may have tasks that were there before its row.
+    pub(crate) is_adopted: bool,
 }
 
 /// A setting that has changed.
@@ -125,6 +127,8 @@ pub(crate) struct Effects {
     pub(crate) tubes: Vec<TubeChange>,
     /// A work row was written, which the timer handles.
     pub(crate) work: bool,
+    /// A part of a repair: a task that it sets aside removes no other one. Not published.
+    pub(crate) retires_none: bool,
     /// Payload bytes added to durable tubes, minus those removed.
     pub(crate) durable_bytes: i64,
     /// Tasks that retentions removed and whose ends calls wait for, as they were. They are taken
@@ -200,7 +204,8 @@ impl Effects {
     /// Counts a stall that begins, or with a minus one that ends.
     #[cold]
     pub(crate) fn count_stalled(&mut self, number: u32, stalled: i64) {
-        self.tubes.push(TubeChange { number, row: None, cause: None, setting: None, stalled });
+        let (row, cause, setting, is_adopted) = (None, None, None, false);
+        self.tubes.push(TubeChange { number, row, cause, setting, stalled, is_adopted });
     }
 
     /// Whether a tube itself has changed.

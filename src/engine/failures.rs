@@ -7,7 +7,7 @@ use crate::engine::query;
 use crate::engine::stored::TaskState;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::feature::FAILURES;
-use crate::format::key::{self, Key};
+use crate::format::key::{self, Key, Range, Run};
 use crate::format::row::{self, FailureRow, TaskProgress};
 use crate::format::{Scan, Tag, View};
 use crate::words::error::Result;
@@ -57,11 +57,25 @@ fn count(view: &dyn View, tube: &TubeEntry, group: &str) -> Result<u64> {
     if let Some(Some(count)) = sound(decoded(view.get(&key), row::read_number, "failure group"))? {
         return Ok(count);
     }
-    let (mut tasks, mut count) = (Scan::prefixed(key::buried_group_of(tube.run(), group)), 0);
+    tasks_of(view, tube.run(), group)
+}
+
+/// The same by the index rows of the tasks.
+fn tasks_of(view: &dyn View, run: Run, group: &str) -> Result<u64> {
+    let (mut tasks, mut count) = (Scan::prefixed(key::buried_group_of(run, group)), 0);
     while tasks.next(view)?.is_some() {
         count += 1;
     }
     Ok(count)
+}
+
+/// The same of the group that has its count in a row of this key.
+pub(crate) fn tasks_at(view: &dyn View, at: &Key) -> Result<u64> {
+    let run = Range::holding(at).and_then(|range| range.run);
+    match run.zip(key::failure_group_of(at)) {
+        Some((run, group)) => tasks_of(view, run, group),
+        None => Ok(0),
+    }
 }
 
 /// Reads what a step of a task needs, before anything is written.

@@ -64,6 +64,7 @@ pub(crate) mod held;
 pub(crate) mod recover;
 pub(crate) mod repair;
 pub(crate) mod audit;
+pub(crate) mod mend;
 
 pub(crate) use context::{EventSubscribers, Op, OpContext, WithoutPayloads};
 pub(crate) use step_notes::StepWords;

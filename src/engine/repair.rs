@@ -237,7 +237,7 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
 
 /// The row of a task of which only the payload, the group and perhaps the kind are known, and
 /// whether it came from another tube.
-fn unknown_task(
+pub(crate) fn unknown_task(
     ctx: &OpContext<'_>,
     found: &PiecesFound,
     (group, kind): (Option<&str>, Option<&str>),
@@ -285,7 +285,7 @@ fn holder(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<u32> {
 }
 
 /// When a finished task ended, by its index row. Reads those of all finished tasks of the tube.
-fn ended(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<Option<u64>> {
+pub(crate) fn ended(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<Option<u64>> {
     let mut rows = Scan::over(tube.range(Tag::DoneTime));
     while let Some((met, _)) = rows.next(ctx)? {
         if key::id_of(&met) == Some(id) {

@@ -213,7 +213,8 @@ fn publish(
     let cause = Some(if value.is_some() { Cause::SetSetting } else { Cause::UnsetSetting });
     let setting = Some(Box::new(SettingChange { name: name.into(), value }));
     let row = row.map(Box::new);
-    ctx.effects().tubes.push(TubeChange { number, row, cause, setting, stalled: 0 });
+    let (stalled, is_adopted) = (0, false);
+    ctx.effects().tubes.push(TubeChange { number, row, cause, setting, stalled, is_adopted });
 }
 
 /// Enters the features that these options of a tube need.

@@ -462,8 +462,8 @@ impl<'a> Transition<'a> {
     fn trim(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let (tube, last) = (self.task.tube, self.task.id);
         let Some(tag) = self.to.and_then(retention::tag_of) else { return Ok(()) };
-        if self.from.and_then(retention::tag_of) == Some(tag) {
-            // It was updated, and has ended before.
+        // The other case is that it was updated, and has ended before.
+        if ctx.effects().retires_none || self.from.and_then(retention::tag_of) == Some(tag) {
             return Ok(());
         }
         let mut rows = Scan::over(tube.range(retention::by_time(tag)));

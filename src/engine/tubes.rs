@@ -158,6 +158,7 @@ impl Op for Drop {
             cause: Some(Cause::DropTube),
             setting: None,
             stalled: 0,
+            is_adopted: false,
         });
         settings::forget(ctx, self.tube)?;
         clear(ctx, tube.run())?;

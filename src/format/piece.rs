@@ -16,6 +16,9 @@ const PAGE_OVERHEAD: usize = 33;
 /// Bytes of the largest piece. It fills a page of 64 KiB.
 pub(crate) const PIECE_BYTES_MAX: usize = filling(64 << 10);
 
+/// Bytes of the smallest piece that others may follow.
+pub(crate) const PIECE_BYTES_MIN: usize = filling(4 << 10);
+
 /// Bytes of a piece that fills a page. redb rounds a page up to a power of two and writes it whole:
 /// one byte more would cost as much again.
 const fn filling(page: usize) -> usize {

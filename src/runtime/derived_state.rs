@@ -135,6 +135,11 @@ impl DerivedState {
         self.tubes.get(&number).map_or(0, |state| state.stalled)
     }
 
+    /// The same of all tubes.
+    pub(crate) fn all_stalled(&self) -> Vec<(u32, u64)> {
+        self.tubes.iter().map(|(number, state)| (*number, state.stalled)).collect()
+    }
+
     /// The run of a tube, and a lower bound of its deadlines.
     #[inline]
     pub(crate) fn run_and_bound(&self, number: u32) -> Option<(Run, &NextDue)> {
@@ -164,10 +169,11 @@ impl DerivedState {
     }
 
     /// Sets the tube's row. Deadlines belong to its run, and so does the border of its fresh tasks:
-    /// a new run has none.
-    fn set_tube(&mut self, number: u32, row: TubeRow) {
+    /// a new run has none. That of a run which had tasks before is searched.
+    fn set_tube(&mut self, number: u32, row: TubeRow, is_adopted: bool) {
         let at = Range::in_run(Tag::Fresh, row.run).start();
-        self.load_tube(number, row, Some(Border { at, unsure_to: 0 }));
+        let border = Border { at, unsure_to: 0 };
+        self.load_tube(number, row, (!is_adopted).then_some(border));
     }
 
     /// Sets the tube's row, and the border of its fresh tasks if its run is new here.
@@ -191,7 +197,8 @@ impl DerivedState {
     /// Puts the rows of tubes into the state, takes those out that are gone, and counts stalls.
     #[cold]
     fn change_tubes(&mut self, effects: &mut Effects) {
-        for TubeChange { number, row, setting, stalled, .. } in effects.tubes.drain(..) {
+        for change in effects.tubes.drain(..) {
+            let TubeChange { number, row, setting, stalled, is_adopted, .. } = change;
             if stalled != 0 {
                 if let Some(state) = self.tubes.get_mut(&number) {
                     state.stalled = state.stalled.saturating_add_signed(stalled);
@@ -199,7 +206,7 @@ impl DerivedState {
                 continue;
             }
             match (row, setting) {
-                (Some(row), _) => self.set_tube(number, *row),
+                (Some(row), _) => self.set_tube(number, *row, is_adopted),
                 (None, Some(setting)) => self.live.change(&setting.name, setting.value.as_ref()),
                 (None, None) => {
                     self.set_bound(number, NextDue::NONE);
@@ -250,6 +257,22 @@ impl DerivedState {
             let Some(bound) = self.bound(*tube) else { continue };
             self.outbox.sooner |= self.set_bound(*tube, bound.earlier(*next));
         }
+    }
+
+    /// Rows or counts were mended that say where the fresh tasks of a tube begin, which of its
+    /// deadlines is the first, or what there is to take: all of it is searched again, and all that
+    /// wait look again.
+    #[cold]
+    pub(crate) fn look_again(&mut self) {
+        let numbers: Vec<u32> = self.tubes.keys().copied().collect();
+        for number in numbers {
+            if let Some(state) = self.tubes.get_mut(&number) {
+                state.tube.border = None;
+            }
+            self.set_bound(number, NextDue::UNKNOWN);
+            self.outbox.add(number, usize::MAX, 0);
+        }
+        (self.outbox.sooner, self.outbox.freed) = (true, true);
     }
 
     /// Notes the steps of the tasks whose ends calls wait for, and keeps those that are removed as

@@ -30,3 +30,4 @@ pub(crate) mod search;
 pub(crate) mod ends;
 pub(crate) mod staged_put;
 pub(crate) mod staged_payload;
+pub(crate) mod mending;

@@ -55,6 +55,9 @@ pub(crate) struct Shared {
     pub(crate) activities: Activities,
     pub(crate) health: Arc<Health>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Held for a whole repair, before any other lock: two at a time would add one difference
+    /// twice.
+    pub(crate) repairing: Mutex<()>,
 }
 
 impl Deref for Shared {
@@ -91,6 +94,7 @@ impl Shared {
             activities: Activities::default(),
             health,
             threads: Mutex::default(),
+            repairing: Mutex::default(),
         }
     }
 

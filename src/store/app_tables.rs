@@ -10,7 +10,7 @@ use super::checkpoint::sync_up_to;
 use super::database::Opening;
 use super::record::MetaDelta;
 use super::tables::{CheckpointPosition, OWN_NAMES, Tally};
-use super::{Store, StoreFailure};
+use super::{Store, StoreFailure, WrongCount};
 use crate::format::key::{Run, is_temporary};
 use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -73,6 +73,28 @@ impl Store {
                 Err(failure)
             }
         }
+    }
+
+    /// Corrects counts of rows, each by a difference, in one commit of the base with the layers.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub(crate) fn correct_counts(
+        &mut self,
+        txn: BaseTransaction,
+        wrong: &[WrongCount],
+        advance: MetaDelta,
+    ) -> Result<u64, StoreFailure> {
+        for count in wrong {
+            self.rows.counts.step(count.range, count.difference());
+        }
+        let done = self.finish(txn, Layer::default(), advance);
+        if done.is_err() {
+            for count in wrong {
+                self.rows.counts.step(count.range, count.difference().wrapping_neg());
+            }
+        }
+        done
     }
 
     fn commit_all(

@@ -8,7 +8,7 @@ use super::head::JournalHead;
 use super::journal_reader::RingReader;
 use super::record::Preamble;
 use super::redb_errors::{corruption_as_damage, fenced};
-use crate::format::key::{Key, Range, Tag, TagScope, is_temporary};
+use crate::format::key::{Key, Range, TagScope, is_temporary};
 use crate::format::layer::Layer;
 use crate::format::pack::Unpacker;
 use crate::format::{Met, Value, View};
@@ -147,14 +147,7 @@ impl Checked<'_> {
         if mirrored != self.store.rows.mirror.len() {
             report("the rows kept in memory are not those stored".into());
         }
-        let stale = self.store.rows.counts.each().flat_map(|(run, _)| {
-            Tag::ALL.into_iter().filter_map(move |tag| match tag.scope() {
-                TagScope::Run => Some(Range::in_run(tag, run)),
-                TagScope::Queue => Some(Range::of(tag)),
-                TagScope::Mirrored | TagScope::Temporary => None,
-            })
-        });
-        for range in stale {
+        for range in self.store.rows.counts.ranges() {
             counted.entry(range).or_default();
         }
         for (range, count) in counted {

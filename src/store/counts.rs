@@ -212,7 +212,19 @@ impl RowCounts {
         }
     }
 
+    /// Every range that has a stored count.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range> {
+        self.by_run.iter().flat_map(|counted| {
+            Tag::ALL.into_iter().filter_map(|tag| match tag.scope() {
+                TagScope::Run => Some(Range::in_run(tag, counted.run)),
+                TagScope::Queue => Some(Range::of(tag)),
+                TagScope::Mirrored | TagScope::Temporary => None,
+            })
+        })
+    }
+
     /// Every run with rows, and its counts.
+    #[cfg(test)]
     pub(crate) fn each(&self) -> impl Iterator<Item = (Run, Tally)> {
         self.by_run.iter().map(|counted| (counted.run, counted.tally))
     }

@@ -36,6 +36,7 @@ mod checkpoint;
 mod faults;
 mod marks;
 mod snapshot;
+mod whole_snapshot;
 mod file_system;
 mod staging_folder;
 mod folder;
@@ -80,6 +81,7 @@ use ring::Ring;
 pub(crate) use snapshot::Snapshot;
 pub use space::{BaseSpace, Space};
 use view::Rows;
+pub(crate) use whole_snapshot::{WholeSnapshot, WrongCount};
 
 /// Reads the bytes as a head and as a record. For fuzzing.
 pub(crate) fn probe(bytes: &[u8]) {

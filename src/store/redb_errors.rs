@@ -83,35 +83,44 @@ pub(crate) fn fenced<T>(
                 .map(String::as_str)
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("no message");
-            let error = Error::new(ErrorKind::Broken).because(format!("redb panicked: {text}"));
+            let text = format!("redb panicked: {text}");
             // No call of redb has failed or was refused before.
             let is_clean = health.fault().is_none() && !health.is_detached();
-            Err(if is_clean { error.caused_by(CorruptionPanic) } else { error })
+            let error = Error::new(ErrorKind::Broken);
+            Err(if is_clean { error.caused_by(CorruptionPanic(text)) } else { error.because(text) })
         }
     }
 }
 
 /// The cause of a panic of redb before which no call to the file had failed.
-#[derive(Debug)]
-struct CorruptionPanic;
+#[derive(Clone, Debug)]
+struct CorruptionPanic(String);
 
 impl std::error::Error for CorruptionPanic {}
 
 impl std::fmt::Display for CorruptionPanic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("no read, write or sync had failed before")
+        write!(f, "{}; no read, write or sync had failed before", self.0)
     }
 }
 
 /// Whether redb panicked because of the bytes that it read.
 pub(super) fn is_corruption_panic(error: &Error) -> bool {
+    corruption_panic(error).is_some()
+}
+
+fn corruption_panic(error: &Error) -> Option<&CorruptionPanic> {
     let mut causes = successors(std::error::Error::source(error), |cause| cause.source());
-    causes.any(|cause| cause.is::<CorruptionPanic>())
+    causes.find_map(|cause| cause.downcast_ref())
 }
 
 /// The error of an opening in which redb panicked: the next opening will read the same bytes.
 pub(super) fn unreadable(error: Error) -> Error {
-    Error::new(ErrorKind::Damaged).because("base.redb cannot be read").caused_by(error)
+    let unreadable = Error::new(ErrorKind::Damaged).because("base.redb cannot be read");
+    match corruption_panic(&error).cloned() {
+        Some(panic) => unreadable.caused_by(panic),
+        None => unreadable.caused_by(error),
+    }
 }
 
 /// Changes a panic of redb because of what it read into `Damaged`. Other errors stay.

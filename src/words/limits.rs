@@ -56,6 +56,15 @@ pub(crate) const SWEEP_TASKS_FULL: usize = 8;
 pub(crate) const SWEEP_TUBES: usize = 512;
 /// Pieces of a payload that one step writes: 512 KiB beside the payload that the caller holds.
 pub(crate) const PIECES_OF_STEP: usize = 8;
+/// Findings that one op of a repair mends, and counts that one commit corrects.
+pub(crate) const FIXES_OF_OP: usize = 128;
+/// Findings that are kept between the look at all rows and the ops that mend them. Those beyond
+/// them are found again.
+pub(crate) const FINDINGS_KEPT: usize = 65_536;
+/// The most looks at all rows of one repair.
+pub(crate) const REPAIR_ROUNDS: usize = 32;
+/// Steps of a repair that are kept, and lines of what is left.
+pub(crate) const REPAIR_STEPS: usize = 10_000;
 /// Tasks of one `put_many`, `take_many` or `ack_many`.
 pub(crate) const BATCH_TASKS_MAX: usize = 65_536;
 /// Tasks of one page of a listing; rows that it copies under the engine's lock at a time.

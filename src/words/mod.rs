@@ -29,3 +29,4 @@ pub(crate) mod stop;
 pub(crate) mod clock;
 pub(crate) mod wait;
 pub(crate) mod filter;
+pub(crate) mod repairs;

@@ -72,6 +72,7 @@ mod lease;
 mod limit;
 mod listing;
 mod lost;
+mod mending;
 mod moves;
 mod notices;
 mod numbers;

@@ -551,6 +551,10 @@ fn verbs() -> Vec<Verb> {
             s.tube.settings()?;
             s.queue.settings().map(nothing)
         }),
+        ("repair", May::Never, |s| {
+            assert!(s.queue.repair()?.is_empty());
+            Ok(Change::default())
+        }),
         ("put beside", May::Disk, |s| {
             let id = s.side.put(b"another")?;
             s.side.delete(id).map(nothing)

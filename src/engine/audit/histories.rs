@@ -1,7 +1,7 @@
 //! The audit of histories: each task has exactly the entries that its progress names.
 
-use crate::engine::audit::Audit;
-use crate::format::key::{self};
+use super::Audit;
+use crate::format::key;
 use crate::format::row::{HistoryRow, TaskProgress};
 use crate::words::task::TaskId;
 
@@ -15,22 +15,25 @@ impl Audit<'_> {
             match self.view.row(&key) {
                 Ok(Some((_, Some(row)))) => {
                     if HistoryRow::decode(&row).is_none() {
-                        self.say(format!("task {id}: a damaged entry of its history: {number}"));
+                        self.tell(id, format!("a damaged entry of its history: {number}"));
                     }
                     bytes += row.len() as u64;
                 }
-                // The walk of its range reports a damaged row.
-                Ok(Some((_, None))) | Err(_) => is_whole = false,
+                Ok(Some((_, None))) => {
+                    is_whole = false;
+                    self.tell(id, format!("a damaged entry of its history: {number}"));
+                }
+                Err(_) => is_whole = false,
                 Ok(None) => {
                     is_whole = false;
-                    self.say(format!("task {id}: an entry of its history is missing: {number}"));
+                    self.tell(id, format!("an entry of its history is missing: {number}"));
                 }
             }
             self.led.insert(key);
         }
         if is_whole && bytes != u64::from(stored.bytes) {
             let counted = stored.bytes;
-            self.say(format!("task {id}: its history has {bytes} bytes, stored {counted}"));
+            self.tell(id, format!("its history has {bytes} bytes, stored {counted}"));
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Whether each piece of a payload is named by its task or by a work row, and whether each payload
 //! is whole.
 
-use super::walk;
+use super::{About, Finding, Findings, Fix, walk};
 use crate::engine::pieces::{self, Owner};
-use crate::format::key::{self, Key, Range};
+use crate::format::key::{self, Key, Range, Work};
 use crate::format::piece::{PayloadHash, PieceWork, Pieces};
-use crate::format::row::TaskRow;
+use crate::format::row::{TaskRow, replaced_section};
 use crate::format::{Met, Scan, Tag, View};
 use crate::words::error::Result;
+use crate::words::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
@@ -21,26 +22,68 @@ struct Named {
     numbers: std::ops::Range<u32>,
     /// `None` if the row is a work row.
     pieces: Option<Pieces>,
+    owner: Owner,
+    /// The row that names them.
+    by: Key,
     seen: u32,
 }
 
-/// Reports each disagreement as one line. Holds one piece at a time.
+/// Reports each disagreement as one line. Holds one piece at a time. Returns the pieces of payloads
+/// that no row names.
 pub(super) fn audit(
     view: &dyn View,
     mut named: NamedPieces,
-    report: &mut dyn FnMut(String),
-) -> Result<()> {
+    report: Findings<'_>,
+) -> Result<BTreeMap<TaskId, Vec<Key>>> {
     named.by_tasks(view, report)?;
+    named.by_damaged_work(report);
     for tag in [Tag::Piece, Tag::PieceTemporary] {
         walk(view, Range::of(tag), report, |met, report| named.piece(tag, met, report))?;
         named.end_payload(report);
     }
     for (at, named) in &named.named {
         if named.seen as usize != named.numbers.len() {
-            report(format!("a piece is missing: of {at:02x?}, {:?}", named.numbers));
+            let line = format!("a piece is missing: of {at:02x?}, {:?}", named.numbers);
+            let finding = named.finding(line);
+            report(match named.first_lost(view, at)? {
+                Some(lost) => finding.beside(lost),
+                None => finding,
+            });
         }
     }
-    Ok(())
+    Ok(named.strays)
+}
+
+impl Named {
+    /// It rests on the row that names the pieces.
+    fn finding(&self, line: String) -> Finding {
+        let finding = Finding::new(line, self.fix()).about(About::Owner(self.owner));
+        finding.beside(key::copy(&self.by))
+    }
+
+    /// The first of its pieces that is damaged or missing.
+    fn first_lost(&self, view: &dyn View, payload: &Key) -> Result<Option<Key>> {
+        for number in self.numbers.clone() {
+            let mut at = key::copy(payload);
+            at.extend_from_slice(&number.to_be_bytes());
+            if view.row(&at)?.is_none_or(|(_, row)| row.is_none()) {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What mends it if a piece is damaged or missing. Work goes on with the pieces that there are;
+    /// a call that writes them ends without them.
+    fn fix(&self) -> Fix {
+        match self.pieces {
+            Some(pieces) => Fix::Payload(self.owner.0, self.owner.1, pieces),
+            None if self.by.starts_with(&key::work_of(Work::Staged)) => {
+                Fix::RollBack(key::copy(&self.by))
+            }
+            None => Fix::Set(key::copy(&self.by), PieceWork::unknown().encode()),
+        }
+    }
 }
 
 /// The pieces that rows name.
@@ -51,26 +94,25 @@ pub(super) struct NamedPieces {
     /// Tasks whose pieces no row states, by the beginning of the keys of all their pieces.
     unknown: BTreeSet<Key>,
     /// The generations whose pieces work removes however many they are, by the same.
-    removed: BTreeMap<Key, Vec<RangeInclusive<u32>>>,
+    removed: BTreeMap<Key, Vec<(RangeInclusive<u32>, Key)>>,
+    /// Rows of work of which only the keys count, and what is wrong with them.
+    damaged: Vec<((Owner, u32), Key, String)>,
     /// The current payload.
     last: Option<(Key, PayloadHash)>,
+    /// Pieces that no row names, by their tasks.
+    strays: BTreeMap<TaskId, Vec<Key>>,
 }
 
 impl NamedPieces {
     /// By the tasks, including those that a sweep still has to remove.
-    fn by_tasks(&mut self, view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
+    fn by_tasks(&mut self, view: &dyn View, report: Findings<'_>) -> Result<()> {
         for tag in Tag::TASKS {
             self.by_tasks_of(Scan::over(Range::of(tag)), view, report)?;
         }
         Ok(())
     }
 
-    fn by_tasks_of(
-        &mut self,
-        mut rows: Scan,
-        view: &dyn View,
-        report: &mut dyn FnMut(String),
-    ) -> Result<()> {
+    fn by_tasks_of(&mut self, mut rows: Scan, view: &dyn View, report: Findings<'_>) -> Result<()> {
         while let Some((met, row)) = rows.next(view)? {
             let run = Range::holding(&met).and_then(|range| range.run);
             let Some((run, id)) = run.zip(key::id_of(&met)) else { continue };
@@ -80,10 +122,13 @@ impl NamedPieces {
                     if task.is_some_and(|row| {
                         pieces.generation.checked_sub(1) != Some(row.payload_generation())
                     }) {
-                        report(format!("task {id}: its pieces are of another generation"));
+                        let line = format!("task {id}: its pieces are of another generation");
+                        let finding = Finding::new(line, regenerated(&met, task));
+                        report(finding.about(About::Owner((run, id))));
                     }
-                    let named = Named { numbers: 0..pieces.count(), pieces: Some(pieces), seen: 0 };
-                    self.name((run, id), pieces.generation, named, report);
+                    let numbers = 0..pieces.count();
+                    let (pieces, owner, by) = (Some(pieces), (run, id), met);
+                    self.name(Named { numbers, pieces, owner, by, seen: 0 }, report);
                 }
                 Some(None) => {}
                 // It is reported with the other rows of its tube; a sweep looks for the pieces.
@@ -97,67 +142,110 @@ impl NamedPieces {
     pub(super) fn by_work(
         &mut self,
         ((run, id), generation): (Owner, u32),
-        work: &PieceWork,
-        report: &mut dyn FnMut(String),
+        (by, work): (Key, &PieceWork),
+        report: Findings<'_>,
     ) {
         if work.to == PieceWork::UNKNOWN {
             let generations = pieces::generations_of(generation, work);
             let first = key::pieces_of_payload(run, id, *generations.start());
             let last = key::pieces_of_payload(run, id, *generations.end());
             if self.named.range(first..=last).next().is_some() {
-                report(format!("task {id}: two rows name the pieces of one payload"));
+                let line = format!("task {id}: two rows name the pieces of one payload");
+                let finding = Finding::new(line, Fix::Remove(key::copy(&by)));
+                report(finding.about(About::Owner((run, id))));
             }
-            self.removed.entry(key::pieces_of(run, id)).or_default().push(generations);
+            self.removed.entry(key::pieces_of(run, id)).or_default().push((generations, by));
         } else {
-            let named = Named { numbers: work.from..work.to, pieces: None, seen: 0 };
-            self.name((run, id), work.generation, named, report);
+            let (numbers, pieces, owner) = (work.from..work.to, None, (run, id));
+            self.name_as(work.generation, Named { numbers, pieces, owner, by, seen: 0 }, report);
         }
     }
 
-    /// Whether work removes the pieces of this payload however many they are.
-    fn is_removed(&self, of_task: &[u8], generation: u32) -> bool {
-        let removed = self.removed.get(of_task);
-        removed.is_some_and(|removed| removed.iter().any(|it| it.contains(&generation)))
+    /// By the key of a row of work that cannot be read, or is about another payload.
+    pub(super) fn by_key_of_work(&mut self, of: (Owner, u32), by: Key, line: String) {
+        self.damaged.push((of, by, line));
     }
 
-    fn name(
-        &mut self,
-        (run, id): Owner,
-        generation: u32,
-        named: Named,
-        report: &mut dyn FnMut(String),
-    ) {
+    /// What mends such rows. That of pieces which another row names goes. Other work goes on with
+    /// all pieces, and a call that writes them ends.
+    fn by_damaged_work(&mut self, report: Findings<'_>) {
+        for (((run, id), generation), by, line) in std::mem::take(&mut self.damaged) {
+            let generations = pieces::generations_of(generation, &PieceWork::unknown());
+            let [first, last] = [generations.start(), generations.end()]
+                .map(|generation| key::pieces_of_payload(run, id, *generation));
+            let fix = if self.named.range(first..=last).next().is_some() {
+                Fix::Remove(by)
+            } else {
+                let removed = self.removed.entry(key::pieces_of(run, id)).or_default();
+                removed.push((generations, key::copy(&by)));
+                match by.starts_with(&key::work_of(Work::Staged)) {
+                    true => Fix::RollBack(by),
+                    false => Fix::Set(by, PieceWork::unknown().encode()),
+                }
+            };
+            report(Finding::new(line, fix).about(About::Owner((run, id))));
+        }
+    }
+
+    /// The row of work that removes the pieces of this payload however many they are.
+    fn removed_by(&self, of_task: &[u8], generation: u32) -> Option<&Key> {
+        let removed = self.removed.get(of_task)?;
+        removed.iter().find(|(it, _)| it.contains(&generation)).map(|(_, by)| by)
+    }
+
+    /// By the row of a task.
+    fn name(&mut self, named: Named, report: Findings<'_>) {
+        let generation = named.pieces.map_or(0, |pieces| pieces.generation);
+        self.name_as(generation, named, report);
+    }
+
+    fn name_as(&mut self, generation: u32, named: Named, report: Findings<'_>) {
+        let ((run, id), is_work) = (named.owner, named.pieces.is_none());
         let mut at = key::piece(run, id, generation, 0);
         at.truncate(UP_TO_NUMBER);
-        let is_removed = self.is_removed(&key::pieces_of(run, id), generation);
-        if self.named.insert(at, named).is_some() || is_removed {
-            report(format!("task {id}: two rows name the pieces of one payload"));
+        let by = key::copy(&named.by);
+        let removed =
+            self.removed_by(&key::pieces_of(run, id), generation).map(|key| key::copy(key));
+        let other = self.named.insert(at, named);
+        let is_twice = other.is_some() || removed.is_some();
+        // Work on the pieces of a task goes.
+        let fix = match (other, removed) {
+            (_, Some(work)) => Fix::Remove(work),
+            (Some(Named { pieces: None, by, .. }), None) => Fix::Remove(by),
+            (Some(_), None) if is_work => Fix::Remove(by),
+            _ => Fix::Nothing,
+        };
+        if is_twice {
+            let line = format!("task {id}: two rows name the pieces of one payload");
+            report(Finding::new(line, fix).about(About::Owner((run, id))));
         }
     }
 
-    fn piece(&mut self, tag: Tag, (met, row): Met, report: &mut dyn FnMut(String)) {
+    fn piece(&mut self, tag: Tag, (met, row): Met, report: Findings<'_>) {
         let stray = format!("{tag:?}: a row that no task accounts for: {met:02x?}");
-        let (Some((_, generation, number)), Some((at, _))) =
+        let (Some((id, generation, number)), Some((at, _))) =
             (key::of_piece(&met), met.split_at_checked(UP_TO_NUMBER))
         else {
-            return report(stray);
+            return report(Finding::new(stray, Fix::Remove(met)));
         };
+        let is_unknown = self.is_unknown(at, generation);
+        let named = self.named.get_mut(at).filter(|named| named.numbers.contains(&number));
+        if named.is_none() && !is_unknown {
+            report(Finding::left(stray));
+            self.strays.entry(id).or_default().push(key::copy(&met));
+        }
         let Some(row) = row else { return };
+        if let Some(named) = named {
+            named.seen += 1;
+            let piece = named.pieces.and_then(|pieces| pieces.piece(number));
+            if piece.is_some_and(|piece| piece.len() != row.len()) {
+                let line = format!("{tag:?}: not the bytes of its number: {met:02x?}");
+                report(named.finding(line));
+            }
+        }
         if self.last.as_ref().is_none_or(|(last, _)| **last != *at) {
             self.end_payload(report);
             self.last = Some((Key::from_slice(at), PayloadHash::default()));
-        }
-        let is_unknown = self.is_unknown(at, generation);
-        match self.named.get_mut(at) {
-            Some(named) if named.numbers.contains(&number) => {
-                named.seen += 1;
-                let piece = named.pieces.and_then(|pieces| pieces.piece(number));
-                if piece.is_some_and(|piece| piece.len() != row.len()) {
-                    report(format!("{tag:?}: not the bytes of its number: {met:02x?}"));
-                }
-            }
-            _ if is_unknown => {}
-            _ => report(stray),
         }
         if let Some((_, hash)) = &mut self.last {
             hash.update(&row);
@@ -167,14 +255,25 @@ impl NamedPieces {
     /// Whether no row states how many pieces there are of this payload.
     fn is_unknown(&self, at: &[u8], generation: u32) -> bool {
         let of_task = at.get(..UP_TO_GENERATION).unwrap_or_default();
-        self.unknown.contains(of_task) || self.is_removed(of_task, generation)
+        self.unknown.contains(of_task) || self.removed_by(of_task, generation).is_some()
     }
 
-    fn end_payload(&mut self, report: &mut dyn FnMut(String)) {
+    fn end_payload(&mut self, report: Findings<'_>) {
         let Some((at, hash)) = self.last.take() else { return };
-        let pieces = self.named.get(&at).and_then(|named| named.pieces);
-        if pieces.is_some_and(|pieces| pieces.hash != hash.digest()) {
-            report(format!("a payload is not the one that was put: {at:02x?}"));
+        let Some(named) = self.named.get(&at) else { return };
+        if named.pieces.is_some_and(|pieces| pieces.hash != hash.digest()) {
+            let line = format!("a payload is not the one that was put: {at:02x?}");
+            report(named.finding(line));
         }
     }
+}
+
+/// The row of a task, with the generation that its pieces have.
+fn regenerated(own: &Key, task: Option<TaskRow<'_>>) -> Fix {
+    let mended = task.and_then(|row| {
+        let replaced = row.payload.pieces()?.generation.checked_sub(1)?;
+        let section = replaced_section(row.extension, replaced)?;
+        Some(TaskRow { extension: &section, ..row }.encode())
+    });
+    mended.map_or(Fix::Nothing, |row| Fix::Set(key::copy(own), row))
 }

@@ -1,6 +1,6 @@
 //! The audit of reports: each task has exactly the rows that its progress names.
 
-use crate::engine::audit::Audit;
+use super::{Audit, Fix};
 use crate::format::key::{self, ReportPart};
 use crate::format::row::{ReportRow, TaskProgress};
 use crate::words::limits::CHECKPOINT_BYTES_MAX;
@@ -13,20 +13,27 @@ impl Audit<'_> {
             let key = key::report(self.tube.run(), id, part);
             match self.view.row(&key) {
                 Ok(Some((_, Some(row)))) if !is_sound(part, &row) => {
-                    self.say(format!("task {id}: a damaged row of its reports: {part:?}"));
+                    self.tell(id, format!("a damaged row of its reports: {part:?}"));
                 }
                 Ok(None) => {
-                    self.say(format!("task {id}: a row of its reports is missing: {part:?}"));
+                    self.tell(id, format!("a row of its reports is missing: {part:?}"));
                 }
-                // The walk of its range reports a damaged row.
+                Ok(Some((_, None))) => {
+                    self.tell(id, format!("a damaged row of its reports: {part:?}"));
+                }
                 Ok(Some(_)) | Err(_) => {}
             }
             self.led.insert(key);
         }
     }
+
+    /// Reports that the history or a report of a task is not as its progress says.
+    pub(super) fn tell(&mut self, id: TaskId, what: String) {
+        self.say_of(id, what, Fix::Reports(self.tube.number, id));
+    }
 }
 
-fn is_sound(part: ReportPart, row: &[u8]) -> bool {
+pub(crate) fn is_sound(part: ReportPart, row: &[u8]) -> bool {
     match part {
         ReportPart::Report => ReportRow::decode(row).is_some(),
         ReportPart::Checkpoint => row.len() <= CHECKPOINT_BYTES_MAX,

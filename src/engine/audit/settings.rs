@@ -1,7 +1,7 @@
 //! Checks the settings: each is of the queue or of a tube that exists, there is one of its name,
 //! and it takes its value.
 
-use super::walk;
+use super::{Finding, Findings, Fix, walk};
 use crate::engine::query;
 use crate::format::row::SettingRow;
 use crate::format::{Range, Tag, View, key};
@@ -12,26 +12,29 @@ use crate::words::queue_options::{self, QueueOptions};
 use crate::words::setting::SettingValue;
 
 /// Reports the rows of settings that no call has written.
-pub(super) fn audit(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<()> {
+pub(super) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
     let tubes = query::numbers(view)?;
     walk(view, Range::of(Tag::Setting), report, |(met, row), report| {
         let Some((owner, name)) = key::of_setting(&met) else {
-            report(format!("Setting: an invalid key: {met:02x?}"));
-            return;
+            let line = format!("Setting: an invalid key: {met:02x?}");
+            return report(Finding::new(line, Fix::Remove(met)));
+        };
+        let mut found = |line| {
+            let finding = Finding::new(line, Fix::Remove(key::copy(&met)));
+            report(finding.beside(key::tube(owner)));
         };
         if owner != 0 && !tubes.contains(&owner) {
-            report(format!("Setting: {name:?} of tube {owner}, which does not exist"));
+            found(format!("Setting: {name:?} of tube {owner}, which does not exist"));
         }
-        let Some(row) = row else { return };
+        let Some(row) = row else {
+            return found(format!("Setting: {name:?} of tube {owner}: it cannot be read"));
+        };
         let fits = match SettingRow::decode(&row) {
             Some(row) => takes(owner, name, &row.value),
-            None => {
-                report(format!("Setting: a damaged row: {met:02x?}"));
-                return;
-            }
+            None => return found(format!("Setting: a damaged row: {met:02x?}")),
         };
         if let Err(error) = fits {
-            report(format!("Setting: {name:?}: {error}"));
+            found(format!("Setting: {name:?}: {error}"));
         }
     })
 }

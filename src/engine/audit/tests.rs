@@ -4,10 +4,10 @@
 mod dropped;
 mod edited;
 mod kinds;
+mod mended;
 mod pieces;
 mod reads;
 
-use super::audit;
 use crate::api::queue::Queue;
 use crate::engine::context::damaged;
 use crate::engine::query;
@@ -103,7 +103,7 @@ impl Rows {
 
     fn faults(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        if let Err(error) = audit(self, &mut |line| lines.push(line)) {
+        if let Err(error) = super::lines(self, &mut |line| lines.push(line)) {
             lines.push(error.to_string());
         }
         lines

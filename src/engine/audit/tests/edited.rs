@@ -50,6 +50,30 @@ impl KnownTubes for One {
     }
 }
 
+/// Decides an op and applies it. Returns the bytes of its row writes in the journal too.
+pub(super) fn play<O: Op>(
+    rows: &mut Rows,
+    known: &dyn KnownTubes,
+    (numbers, repaired): (&mut Reserve, &Repaired),
+    op: &O,
+) -> Result<(O::Done, usize)> {
+    let (mut draft, mut journaled) = (Decision::default(), 0);
+    let (wants, now, view) = (None, NOW, &*rows);
+    let mut ctx = OpContext { view, known, numbers, draft: &mut draft, wants, repaired, now };
+    let done = op.decide(&mut ctx)?;
+    rows.bytes = rows.bytes.saturating_add_signed(draft.effects.durable_bytes);
+    let rows = &mut rows.rows;
+    draft.rows.layer.drain_into(|(key, op)| {
+        journaled += 3 + key.len() + op.value().map_or(0, |value| 4 + value.len());
+        match op {
+            RowOp::Add(row) => assert_eq!(rows.insert(key, Some(row)), None),
+            RowOp::Change(row) => assert!(rows.insert(key, Some(row)).is_some()),
+            RowOp::Remove => assert!(rows.remove(&key).is_some(), "{key:02x?}"),
+        }
+    });
+    Ok((done, journaled))
+}
+
 /// Rows with a tube "first", and the other arguments of an op.
 pub(super) struct Played {
     pub(super) rows: Rows,
@@ -87,31 +111,24 @@ impl Played {
 
     /// Decides an op and applies it.
     pub(super) fn run<O: Op>(&mut self, op: &O) -> Result<O::Done> {
-        let (known, mut draft) = (One(query::tube(&self.rows, self.tube)?), Decision::default());
-        let (view, known, numbers) = (&self.rows, &known, &mut self.numbers);
-        let (wants, repaired, now) = (None, &self.repaired, NOW);
-        let mut ctx = OpContext { view, known, numbers, draft: &mut draft, wants, repaired, now };
-        let done = op.decide(&mut ctx)?;
-        self.rows.bytes = self.rows.bytes.saturating_add_signed(draft.effects.durable_bytes);
-        let (rows, journaled) = (&mut self.rows.rows, &mut self.journaled);
-        draft.rows.layer.drain_into(|(key, op)| {
-            *journaled += 3 + key.len() + op.value().map_or(0, |value| 4 + value.len());
-            match op {
-                RowOp::Add(row) => assert_eq!(rows.insert(key, Some(row)), None),
-                RowOp::Change(row) => assert!(rows.insert(key, Some(row)).is_some()),
-                RowOp::Remove => assert!(rows.remove(&key).is_some()),
-            }
-        });
+        let known = One(query::tube(&self.rows, self.tube)?);
+        let (done, bytes) = play(&mut self.rows, &known, (&mut self.numbers, &self.repaired), op)?;
+        self.journaled += bytes;
         Ok(done)
     }
 
     pub(super) fn put(&mut self, task: NewRow<'_>) -> TaskId {
+        self.put_up_to(task, 1 << 20)
+    }
+
+    /// With a payload of at most so many bytes.
+    pub(super) fn put_up_to(&mut self, task: NewRow<'_>, payload_bytes_max: usize) -> TaskId {
         let put = PutTasks {
             tube: self.tube,
             tasks: &[task],
             staged: &[],
             is_batch: false,
-            payload_bytes_max: 1 << 21,
+            payload_bytes_max,
             durable_bytes_max: u64::MAX,
             others_wait: false,
         };

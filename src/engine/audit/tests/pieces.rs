@@ -46,7 +46,7 @@ impl Scene {
             queue.tube(name).unwrap();
         }
         let mut played = Played::over(&queue);
-        let id = played.put(NewRow { payload: &payload(1), ..NewRow::PLAIN });
+        let id = played.put_up_to(NewRow { payload: &payload(1), ..NewRow::PLAIN }, 1 << 21);
         Self { played, id }
     }
 

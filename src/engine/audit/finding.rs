@@ -1,0 +1,158 @@
+//! One disagreement of the rows, and what mends it. Says what is to be done as a value, and never
+//! does it.
+
+use crate::engine::pieces::Owner;
+use crate::format::key::{Key, Run};
+use crate::format::piece::Pieces;
+use crate::format::row::Counters;
+use crate::format::{Tag, Value};
+use crate::words::task::TaskId;
+
+/// Where findings go.
+pub(crate) type Findings<'a> = &'a mut dyn FnMut(Finding);
+
+/// One disagreement.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    /// It in words.
+    pub(crate) line: String,
+    pub(crate) fix: Fix,
+    pub(crate) about: About,
+    /// Keys of other rows that it rests on.
+    pub(crate) beside: Vec<Key>,
+}
+
+/// The task that a finding is about: it rests on the rows of that task too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    NoTask,
+    /// In the tube of this number.
+    Task(u32, TaskId),
+    /// In the tube of this run.
+    Owner(Owner),
+    /// In any tube.
+    Id(TaskId),
+}
+
+/// What mends a disagreement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fix {
+    /// Nothing by itself: another finding of the same fault has its fix, or it stays.
+    Nothing,
+    /// The other rows call for this row.
+    Set(Key, Value),
+    /// No other row calls for this one, and it makes no task.
+    Remove(Key),
+    /// A count of tasks or bytes is wrong by a difference.
+    Sum(Sum),
+    /// The task of this row, of the tube of this number, is damaged, or has no state.
+    Task(u32, Key),
+    /// Of a task of the tube of this number only these rows are left.
+    Remains(u32, TaskId, Vec<Key>),
+    /// Of a task only these pieces of its payload are left, and no row says in which tube it was.
+    Pieces(TaskId, Vec<Key>),
+    /// This fresh task stands before tasks that are not fresh.
+    Fresh(u32, Key),
+    /// The history or the reports of the task are not as its progress says.
+    Reports(u32, TaskId),
+    /// The consumer that holds the task does not exist.
+    Lease(u32, TaskId),
+    /// The payload of the task was not kept, and it is not done.
+    Unkept(u32, TaskId),
+    /// The call that writes these pieces, by its row of work, ends without them.
+    RollBack(Key),
+    /// Some of these pieces of the payload are damaged or missing.
+    Payload(Run, TaskId, Pieces),
+    /// The row of the tube of this number, with this name if any has it, is damaged.
+    Tube(u32, Option<String>),
+    /// Another tube has the tasks and the name of the tube of this number.
+    Twin(u32),
+    /// A run has rows of tasks and no tube. This number and name have lost their tube.
+    Run(Run, Option<(u32, String)>),
+    /// The numbers in use are up to these.
+    Counters(Counters),
+    /// So many payload bytes more.
+    Bytes(i64),
+    /// So many more tasks of the tube of this number are stalled.
+    Stalled(u32, i64),
+}
+
+/// A stored count that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sum {
+    pub(crate) key: Key,
+    /// As counted.
+    pub(crate) is: u64,
+    /// As stored; `None` if that is damaged.
+    pub(crate) stored: Option<u64>,
+}
+
+impl Fix {
+    /// The order of fixes: what a later one reads is mended by an earlier one. Derived rows are
+    /// among the last, because a damaged task is known by them. `None` if there is nothing to do.
+    pub(crate) fn order(&self) -> Option<u8> {
+        match self {
+            Self::Nothing => None,
+            Self::Counters(_) | Self::Twin(_) => Some(0),
+            Self::Run(..) => Some(1),
+            Self::Tube(..) => Some(Self::TUBES),
+            Self::Task(..) | Self::Remains(..) => Some(3),
+            // Tasks are found by it.
+            Self::Set(key, _) if key.first() == Some(&(Tag::Position as u8)) => Some(3),
+            Self::Fresh(..)
+            | Self::Reports(..)
+            | Self::Lease(..)
+            | Self::Unkept(..)
+            | Self::RollBack(_)
+            | Self::Pieces(..)
+            | Self::Payload(..) => Some(Self::LONG),
+            Self::Set(..) | Self::Remove(_) | Self::Sum(_) => Some(Self::DERIVED),
+            Self::Bytes(_) | Self::Stalled(..) => Some(6),
+        }
+    }
+
+    /// The last order of fixes that change tubes.
+    pub(crate) const TUBES: u8 = 2;
+
+    /// The order of fixes that may read a whole payload or history, or look into every tube.
+    pub(crate) const LONG: u8 = 4;
+
+    /// The order of fixes of rows that follow from others.
+    pub(crate) const DERIVED: u8 = 5;
+
+    /// Whether it may read the rows of a whole tube, or look into every tube, so that it has an op
+    /// of its own.
+    pub(crate) fn is_of_its_own(&self) -> bool {
+        matches!(self, Self::Task(..) | Self::Remains(..) | Self::Pieces(..))
+    }
+
+    /// Whether it makes or changes a task as a whole: what else is found of that task is then no
+    /// longer so.
+    pub(crate) fn is_of_whole_task(&self) -> bool {
+        match self {
+            // Without it the task is not found.
+            Self::Set(key, _) => key.first() == Some(&(Tag::Position as u8)),
+            fix => matches!(fix, Self::Task(..) | Self::Remains(..) | Self::Pieces(..)),
+        }
+    }
+}
+
+impl Finding {
+    pub(super) fn new(line: String, fix: Fix) -> Self {
+        Self { line, fix, about: About::NoTask, beside: Vec::new() }
+    }
+
+    /// That nothing mends by itself.
+    pub(super) fn left(line: String) -> Self {
+        Self::new(line, Fix::Nothing)
+    }
+
+    pub(super) fn about(self, about: About) -> Self {
+        Self { about, ..self }
+    }
+
+    pub(super) fn beside(mut self, key: Key) -> Self {
+        self.beside.push(key);
+        self
+    }
+}

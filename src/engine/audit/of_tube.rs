@@ -1,0 +1,426 @@
+//! The audit of one tube: every task is in exactly one state, and has all rows that belong to it
+//! and no others.
+
+use super::{About, Finding, Findings, Fix, Sum};
+use super::{NO_TASK, Remains, has_id, is_there};
+use crate::engine::stored::{self, TaskRef, TaskState};
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{groups, keys, query, retention, settle, transition};
+use crate::format::key::{self, Key, Range, Work};
+use crate::format::row::{TakenRow, WorkRow};
+use crate::format::{Scan, Tag, Value, View, row};
+use crate::words::clock::NEVER;
+use crate::words::error::Result;
+use crate::words::task::TaskId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The tags of the rows that give a state. Of two states of a task the one that comes first here
+/// stays: what has ended does not run again, and a lease keeps its holder.
+const STATES: [Tag; 7] =
+    [Tag::Done, Tag::Trashed, Tag::Buried, Tag::Taken, Tag::Delayed, Tag::Line, Tag::Ready];
+
+pub(super) struct Audit<'a> {
+    pub(super) view: &'a dyn View,
+    pub(super) tube: &'a TubeEntry,
+    report: Findings<'a>,
+    /// The keys that the tasks require, by tag, with the value where other rows say it.
+    expected: BTreeMap<Tag, BTreeMap<Key, Option<Value>>>,
+    groups: BTreeMap<String, Group>,
+    failures: BTreeMap<String, CountedGroup>,
+    /// Bytes of the tasks that have ended, by the key of their stored sum.
+    kept: BTreeMap<Key, u64>,
+    /// The rows that lead to tasks which came from other tubes, the entries of histories, and what
+    /// was reported of tasks.
+    pub(super) led: BTreeSet<Key>,
+    ids: BTreeSet<TaskId>,
+    /// Tasks that are reported as such.
+    damaged: BTreeSet<TaskId>,
+    /// Rows of tasks that are not there.
+    strays: BTreeMap<TaskId, Vec<Key>>,
+}
+
+/// What the audit of a tube has seen that the audit of the queue needs.
+pub(super) struct Seen {
+    pub(super) led: BTreeSet<Key>,
+    pub(super) remains: Vec<Remains>,
+}
+
+#[derive(Default)]
+struct CountedGroup {
+    tasks: u64,
+    /// Whether one of them came to it by a version that counts.
+    is_counted: bool,
+}
+
+#[derive(Default)]
+struct Group {
+    in_flight: u64,
+    first: Option<Key>,
+}
+
+impl<'a> Audit<'a> {
+    pub(super) fn of(view: &'a dyn View, tube: &'a TubeEntry, report: Findings<'a>) -> Self {
+        let (expected, groups) = (BTreeMap::new(), BTreeMap::new());
+        let (failures, kept) = (BTreeMap::new(), BTreeMap::new());
+        let (led, ids) = (BTreeSet::new(), BTreeSet::new());
+        let (damaged, strays) = (BTreeSet::new(), BTreeMap::new());
+        Self { view, tube, report, expected, groups, failures, kept, led, ids, damaged, strays }
+    }
+
+    /// Returns the rows that must lead to tasks of the tube.
+    pub(super) fn walk(mut self) -> Result<Seen> {
+        for tag in STATES {
+            let mut rows = Scan::over(self.tube.range(tag));
+            while let Some((met, row)) = rows.next(self.view)? {
+                self.row(tag, met, row);
+            }
+        }
+        self.fresh()?;
+        self.expect_groups();
+        self.expect_failure_groups();
+        self.expect_kept();
+        for tag in Tag::in_runs() {
+            self.compare(tag)?;
+        }
+        let (number, damaged) = (self.tube.number, self.damaged);
+        let lost = self.strays.into_iter().filter(|(id, _)| !damaged.contains(id));
+        let remains = lost.map(|(id, keys)| {
+            let name = self.tube.row.name.clone();
+            Remains { number, name, id, keys }
+        });
+        Ok(Seen { led: self.led, remains: remains.collect() })
+    }
+
+    /// The task of a row that gives a state, or of a fresh task's row.
+    fn row(&mut self, tag: Tag, met: Key, row: Option<Value>) {
+        let Some(id) = key::id_of(&met) else { return };
+        // The comparison of its range reports a damaged row.
+        let Some(row) = row else {
+            self.damaged.insert(id);
+            self.expect(tag, met, None);
+            return;
+        };
+        let seen = stored::open(self.view, self.tube, &met, &row).and_then(|(stored, it)| {
+            let stored = stored.whole(self.view, self.tube)?;
+            let task = stored.task(self.tube)?;
+            self.task(tag, (&task, &it), &met);
+            Ok(())
+        });
+        if let Err(error) = seen {
+            self.damaged.insert(id);
+            self.say_of(id, error.to_string(), Fix::Task(self.tube.number, met));
+        }
+    }
+
+    /// The fresh tasks. No task after the first of them may have a row that gives its state.
+    fn fresh(&mut self) -> Result<()> {
+        let (mut rows, mut fresh) = (Scan::over(self.tube.range(Tag::Fresh)), Vec::new());
+        while let Some((met, row)) = rows.next(self.view)? {
+            let Some(id) = key::id_of(&met) else { continue };
+            if !self.ids.contains(&id) {
+                fresh.push(key::copy(&met));
+                self.row(Tag::Fresh, met, row);
+                continue;
+            }
+            for before in fresh.drain(..) {
+                let first = key::id_of(&before).unwrap_or(id);
+                let line = format!("task {id}: it stands after the fresh task {first}");
+                self.say_about(first, line, Fix::Fresh(self.tube.number, before));
+            }
+        }
+        Ok(())
+    }
+
+    /// A task, with the row that gives its state, or its own if it is fresh.
+    fn task(&mut self, tag: Tag, (task, standing): (&TaskRef<'_>, &TaskState), met: &Key) {
+        let (run, id) = (self.tube.run(), task.id);
+        if !self.ids.insert(id) {
+            self.say_of(id, "it is in two states".to_owned(), Fix::Remove(key::copy(met)));
+        }
+        if let Some((key, value)) = transition::state_row(task, standing) {
+            self.expect(tag, key, Some(value));
+        }
+        let own = if task.home.is_fresh { Tag::Fresh } else { Tag::Task };
+        self.expect(own, key::task(run, &task.home, id), None);
+        if task.has_position() {
+            self.expect(Tag::Position, key::position(run, id), Some(task.position_row()));
+        }
+        let deadlines = standing.deadlines(self.tube).into_iter();
+        for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
+            let row = transition::due_row(task, standing, what);
+            self.expect(Tag::Due, key::due(run, what, when, id), Some(row));
+        }
+        for key in transition::index_keys(task, standing) {
+            match Range::holding(&key) {
+                Some(Range { tag, run: Some(_) }) => self.expect(tag, key, Some(Value::EMPTY)),
+                _ if is_there(self.view, &key).unwrap_or(true) => {}
+                _ => {
+                    let what = "the queue's row of its failure is missing".to_owned();
+                    self.say_of(id, what, Fix::Set(key, Value::EMPTY));
+                }
+            }
+        }
+        self.own_row(task, standing);
+        if let TaskState::Taken(taken) = standing {
+            self.lease(id, taken);
+        }
+        self.sums(task, standing);
+        self.history(id, standing.head());
+        self.reports(id, standing.head());
+        for (key, value) in keys::rows(task, standing) {
+            match Range::holding(&key) {
+                Some(Range { tag, run: Some(_) }) => self.expect(tag, key, Some(value)),
+                _ if self.view.get(&key).ok().flatten().is_some_and(|kept| kept == value) => {}
+                _ => {
+                    let what = "no row of its key leads to it".to_owned();
+                    self.say_of(id, what, Fix::Set(key, value));
+                }
+            }
+        }
+        self.in_group(task, standing);
+    }
+
+    fn in_group(&mut self, task: &TaskRef<'_>, standing: &TaskState) {
+        let Some(name) = task.group else { return };
+        let turn = key::turn(self.tube.run(), &task.place, task.id);
+        let group = self.groups.entry(name.to_owned()).or_default();
+        group.in_flight += transition::in_flight(Some(standing)) as u64;
+        if matches!(standing, TaskState::Ready(_))
+            && group.first.as_ref().is_none_or(|first| turn < *first)
+        {
+            group.first = Some(turn);
+        }
+    }
+
+    /// What a task adds to the counts of failure groups and to the sums of kept bytes.
+    fn sums(&mut self, task: &TaskRef<'_>, standing: &TaskState) {
+        if let Some((tag, bytes)) = retention::counted(task, Some(standing)) {
+            let kept = self.kept.entry(key::kept(self.tube.run(), tag)).or_default();
+            *kept = kept.saturating_add(bytes);
+        }
+        if let TaskState::Buried(buried) = standing
+            && let Some(group) = buried.failure_group()
+        {
+            let group = self.failures.entry(group.to_owned()).or_default();
+            group.tasks += 1;
+            group.is_counted |= buried.is_of_counted_group();
+        }
+    }
+
+    /// A task that came from another tube.
+    pub(super) fn led(&mut self, id: TaskId) {
+        let key = key::moved(self.tube.run(), id);
+        let number = query::numbered(self.view.get(&key), "moved").ok().flatten();
+        if number != Some(self.tube.number) {
+            let value = row::number(u64::from(self.tube.number));
+            self.say_of(id, "no row leads to it".to_owned(), Fix::Set(key::copy(&key), value));
+        }
+        self.led.insert(key);
+    }
+
+    fn lease(&mut self, id: TaskId, taken: &TakenRow) {
+        let (run, tube) = (self.tube.run(), self.tube.number);
+        let has = |key: &Key| self.view.get(key).ok().flatten().is_some();
+        let (work, consumer) =
+            (key::work(Work::Release, run, NO_TASK), key::consumer(taken.holder));
+        if settle::is_voided(self.tube, taken) && !has(&work) {
+            let row = WorkRow { tube, ..WorkRow::default() };
+            let what = "its lease is void, and no sweep returns it".to_owned();
+            self.say_of(id, what, Fix::Set(work, row.encode()));
+        } else if taken.holder != 0 && !has(&consumer) {
+            let line = format!("task {id}: its consumer {} does not exist", taken.holder);
+            let finding = Finding::new(self.line(line), Fix::Lease(tube, id)).beside(consumer);
+            (self.report)(finding.about(About::Task(tube, id)));
+        }
+    }
+
+    fn expect_groups(&mut self) {
+        for (name, group) in std::mem::take(&mut self.groups) {
+            let key = key::group(self.tube.run(), &name);
+            let kept = self.view.get(&key).ok().flatten();
+            let kept = kept.map_or(Some(0), |kept| row::read_number(&kept));
+            if kept != Some(group.in_flight) {
+                let line =
+                    format!("group {name:?}: {} in flight, stored {kept:?}", group.in_flight);
+                self.say(line, Fix::Nothing);
+            }
+            if group.in_flight > 0 {
+                self.expect(Tag::Group, key, Some(row::number(group.in_flight)));
+            }
+            if group.in_flight < u64::from(self.tube.row.options.in_flight)
+                && let Some(turn) = group.first
+            {
+                self.expect(Tag::Turn, turn, Some(groups::group_value(&name)));
+            }
+        }
+    }
+
+    /// The tasks of a group of a version without counts are counted when the group is next needed.
+    fn expect_failure_groups(&mut self) {
+        for (group, CountedGroup { tasks, is_counted }) in std::mem::take(&mut self.failures) {
+            let key = key::failure_group(self.tube.run(), &group);
+            let kept = self.view.get(&key).ok().flatten();
+            if kept.is_none() && !is_counted {
+                continue;
+            }
+            let kept = kept.and_then(|kept| row::read_number(&kept));
+            if kept.is_some_and(|kept| kept != tasks) {
+                let line = format!("failure group {group:?}: {tasks} tasks, stored {kept:?}");
+                self.say(line, Fix::Nothing);
+            }
+            self.expect(Tag::FailureGroup, key, Some(row::number(tasks)));
+        }
+    }
+
+    fn expect_kept(&mut self) {
+        for (key, bytes) in std::mem::take(&mut self.kept) {
+            let kept = self.view.get(&key).ok().flatten();
+            let kept = kept.and_then(|kept| row::read_number(&kept)).unwrap_or(0);
+            if kept != bytes {
+                let line = format!("Kept: {bytes} bytes, but the stored sum is {kept}: {key:02x?}");
+                self.say(line, Fix::Nothing);
+            }
+            if bytes > 0 {
+                self.expect(Tag::Kept, key, Some(row::number(bytes)));
+            }
+        }
+    }
+
+    pub(super) fn expect(&mut self, tag: Tag, key: Key, value: Option<Value>) {
+        self.expected.entry(tag).or_default().insert(key, value);
+    }
+
+    /// Compares a range with the rows that the tasks require, and with its stored count.
+    fn compare(&mut self, tag: Tag) -> Result<()> {
+        let mut expected = self.expected.remove(&tag).unwrap_or_default();
+        let (mut rows, mut seen) = (Scan::over(self.tube.range(tag)), 0_u64);
+        while let Some((met, row)) = rows.next(self.view)? {
+            seen += 1;
+            match (expected.remove(&met), row) {
+                (Some(Some(value)), row) if row.as_ref() != Some(&value) => {
+                    let is_sound = row.is_some();
+                    let line = if is_sound { wrong(tag, &met) } else { damaged_row(tag, &met) };
+                    self.say_row(tag, line, set(tag, met, value, row.as_ref()));
+                }
+                (Some(_), Some(_)) => {}
+                (Some(_), None) => {
+                    let line = damaged_row(tag, &met);
+                    let fix = Fix::Task(self.tube.number, met);
+                    self.say_row(tag, line, fix);
+                }
+                (None, row) => self.stray(tag, met, row),
+            }
+        }
+        let stored = self.view.count(self.tube.range(tag));
+        if stored != seen {
+            let line = format!("{tag:?}: {seen} rows, but the stored count is {stored}");
+            self.say(line, Fix::Nothing);
+        }
+        for (key, value) in expected {
+            let line = format!("{tag:?}: a row is missing: {key:02x?}");
+            let fix = value.map_or(Fix::Nothing, |value| set_missing(tag, key, value));
+            self.say_row(tag, line, fix);
+        }
+        Ok(())
+    }
+
+    /// A row that no task requires.
+    fn stray(&mut self, tag: Tag, met: Key, row: Option<Value>) {
+        if row.is_none() {
+            self.say(damaged_row(tag, &met), Fix::Nothing);
+        }
+        let line = format!("{tag:?}: a row without a task: {met:02x?}");
+        let sum = row.as_deref().and_then(row::read_number);
+        let id = key::id_of(&met).filter(|_| has_id(tag));
+        let fix = match (sum, id) {
+            (stored @ Some(_), None) => Fix::Sum(Sum { key: met, is: 0, stored }),
+            (None, None) => Fix::Remove(met),
+            (_, Some(id)) if self.ids.contains(&id) => Fix::Remove(met),
+            (_, Some(id)) if tag.state().is_some() || Tag::TASKS.contains(&tag) => {
+                self.damaged.insert(id);
+                Fix::Task(self.tube.number, met)
+            }
+            (_, Some(id)) => {
+                self.strays.entry(id).or_default().push(met);
+                Fix::Nothing
+            }
+        };
+        self.say_row(tag, line, fix);
+    }
+
+    /// Reports a row, which may be of one task.
+    fn say_row(&mut self, tag: Tag, line: String, fix: Fix) {
+        let key = match &fix {
+            Fix::Set(key, _) | Fix::Remove(key) | Fix::Task(_, key) => Some(key),
+            _ => None,
+        };
+        match key.filter(|_| has_id(tag)).and_then(|key| key::id_of(key)) {
+            Some(id) => self.say_about(id, line, fix),
+            None => self.say(line, fix),
+        }
+    }
+
+    fn say(&mut self, line: String, fix: Fix) {
+        let finding = Finding::new(self.line(line), fix);
+        (self.report)(finding);
+    }
+
+    /// Reports what is wrong with a task.
+    pub(super) fn say_of(&mut self, id: TaskId, what: String, fix: Fix) {
+        self.say_about(id, format!("task {id}: {what}"), fix);
+    }
+
+    fn say_about(&mut self, id: TaskId, line: String, fix: Fix) {
+        let about = About::Task(self.tube.number, id);
+        let finding = Finding::new(self.line(line), fix).about(about);
+        (self.report)(finding);
+    }
+
+    fn line(&self, line: String) -> String {
+        format!("tube {:?}: {line}", self.tube.row.name)
+    }
+}
+
+/// What mends a row that has another value. A count may change before it is mended.
+fn set(tag: Tag, key: Key, value: Value, row: Option<&Value>) -> Fix {
+    match row::read_number(&value).filter(|_| !has_id(tag)) {
+        Some(is) => {
+            let stored = row.and_then(|row| row::read_number(row));
+            Fix::Sum(Sum { key, is, stored })
+        }
+        None => Fix::Set(key, value),
+    }
+}
+
+/// The same of a row that is missing. Without its row a group of failures is counted when it is
+/// needed, and any other sum is 0.
+fn set_missing(tag: Tag, key: Key, value: Value) -> Fix {
+    match row::read_number(&value).filter(|_| matches!(tag, Tag::Group | Tag::Kept)) {
+        Some(is) => Fix::Sum(Sum { key, is, stored: Some(0) }),
+        None => Fix::Set(key, value),
+    }
+}
+
+fn damaged_row(tag: Tag, key: &[u8]) -> String {
+    format!("{tag:?}: a damaged row: {key:02x?}")
+}
+
+/// A row that is not what the task's other rows say.
+fn wrong(tag: Tag, key: &[u8]) -> String {
+    let id = key::id_of(key).map_or(0, TaskId::get);
+    match tag {
+        Tag::Position => format!("task {id}: its position row is wrong"),
+        _ if tag.state().is_some() => format!("task {id}: its rows do not agree"),
+        _ => format!("{tag:?}: a wrong row: {key:02x?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_of_every_state_are_walked() {
+        assert_eq!(Tag::states().collect::<BTreeSet<_>>(), BTreeSet::from(STATES));
+    }
+}

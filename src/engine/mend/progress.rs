@@ -1,0 +1,76 @@
+//! Tasks whose history or reports are not as their progress says.
+
+use super::tasks::find;
+use super::{Mended, done};
+use crate::engine::audit::is_sound_report;
+use crate::engine::context::OpContext;
+use crate::engine::pieces::Owner;
+use crate::engine::{history, transition};
+use crate::format::View;
+use crate::format::extension::Extension;
+use crate::format::key;
+use crate::format::row::{HistoryRow, StoredHistory, StoredReports, TaskProgress};
+use crate::words::clock::NEVER;
+use crate::words::error::Result;
+use crate::words::history::HistoryEvent;
+use crate::words::limits::HISTORY_ENTRIES_MAX;
+use crate::words::task::TaskId;
+
+const ENTRY_LOST: &str = "this entry was damaged or missing";
+
+/// Makes the progress of a task say which entries and reports there are.
+pub(super) fn count(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Mended {
+    let tube = &*ctx.tube(number)?;
+    let Some((stored, mut state)) = find(ctx, tube, id)? else { return Ok(None) };
+    let run = tube.run();
+    if let Some(stored) = state.head().history() {
+        let counted = entries(ctx, (run, id), stored)?;
+        let _fits = state.head_mut().set_history(counted);
+    }
+    let mut left = StoredReports::default();
+    for part in state.head().reports().parts() {
+        let at = key::report(run, id, part);
+        match ctx.row(&at)? {
+            Some((_, Some(row))) if is_sound_report(part, &row) => left = left.with(part),
+            Some(_) => ctx.remove(at),
+            None => {}
+        }
+    }
+    let _fits = state.head_mut().set_reports(left);
+    let task = stored.task(tube)?;
+    let Some((key, value)) = transition::state_row(&task, &state) else { return Ok(None) };
+    if ctx.row(&key)?.and_then(|(_, row)| row).as_ref() != Some(&value) {
+        ctx.set(key, value)?;
+    }
+    done("what is left of it was counted again; a lost entry says that it is lost")
+}
+
+/// Counts the entries of a history, and writes those that are damaged or missing again, without
+/// what they said.
+fn entries(
+    ctx: &mut OpContext<'_>,
+    (run, id): Owner,
+    stored: StoredHistory,
+) -> Result<StoredHistory> {
+    if stored.next.saturating_sub(stored.first) > HISTORY_ENTRIES_MAX {
+        let mut head = TaskProgress::fresh(NEVER, NEVER);
+        history::recover(ctx, run, id, &mut head)?;
+        return Ok(head.history().unwrap_or_default());
+    }
+    let mut bytes = 0_u32;
+    for number in stored.first..stored.next {
+        let at = key::history(run, id, number);
+        let row = ctx.row(&at)?.and_then(|(_, row)| row);
+        if let Some(row) = row.filter(|row| HistoryRow::decode(row).is_some()) {
+            bytes = bytes.saturating_add(row.len() as u32);
+            continue;
+        }
+        let (event, extension) = (HistoryEvent::Logged, Extension::default());
+        let (when, held, attempt) = (ctx.now.queue, NEVER, 0);
+        let (by, place, text) = ("", "", ENTRY_LOST);
+        let row = HistoryRow { when, event, attempt, held, by, place, text, extension }.encode();
+        bytes = bytes.saturating_add(row.len() as u32);
+        ctx.set(at, row)?;
+    }
+    Ok(StoredHistory { bytes, ..stored })
+}
