@@ -53,16 +53,16 @@ impl Queue {
     /// No task is dropped without a line that says so. One that cannot be read is buried under its
     /// id, with what other rows still say of it, as
     /// [`Reason::Undecodable`](crate::Reason::Undecodable); also one of which only other rows are
-    /// left. If no row says in which tube it was, it is in the tube `recovered`, or
-    /// `recovered-temporary`. A payload that is damaged is lost: its task is buried, unless it is
-    /// done or taken, and stays in [`left`](Repairs::left) until it is deleted or its payload
-    /// replaced. A finished task keeps its result. Rows that follow from a task are written again,
-    /// and those that follow from none are removed. A tube whose row is lost is made again with
-    /// default options, and its leases are void. No retention removes a task because a repair has
-    /// buried another one.
+    /// left. If no row says in which tube it was, it is in the tube `recovered`. A payload that is
+    /// damaged is lost: its task is buried, unless it is done or taken, and stays in
+    /// [`left`](Repairs::left) until it is deleted or its payload replaced. A finished task keeps
+    /// its result. Rows that follow from a task are written again, and those that follow from none
+    /// are removed. A tube whose row is lost is made again with default options, and its leases are
+    /// void. No retention removes a task because a repair has buried another one.
     ///
-    /// What redb says of its own pages, and of the files, only `check` reports. If redb cannot read
-    /// a page, nothing is mended, and the queue goes on: restore the folder from a copy.
+    /// What redb says of its own pages, and of the files, and what is in temporary tubes, only
+    /// `check` reports. If redb cannot read a page, nothing is mended, and the queue goes on:
+    /// restore the folder from a copy.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -79,9 +79,9 @@ impl Queue {
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
     /// [`ReadOnly`](ErrorKind::ReadOnly); [`DiskFull`](ErrorKind::DiskFull); [`Io`](ErrorKind::Io);
-    /// [`Damaged`](ErrorKind::Damaged); [`Broken`](ErrorKind::Broken);
-    /// [`Unknown`](ErrorKind::Unknown) if a sync failed. After a step an error is in
-    /// [`stopped_by`](Repairs::stopped_by).
+    /// [`Damaged`](ErrorKind::Damaged); [`Invalid`](ErrorKind::Invalid) if all numbers of tubes are
+    /// used up; [`Broken`](ErrorKind::Broken); [`Unknown`](ErrorKind::Unknown) if a sync failed.
+    /// After a step an error is in [`stopped_by`](Repairs::stopped_by).
     pub fn repair(&self) -> Result<Repairs> {
         self.call("repair", |core| repair(core))
     }

@@ -59,9 +59,11 @@ pub(crate) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
             let fix = Fix::Set(name, row::number(u64::from(number)));
             report(Finding::new(line, fix).beside(key::tube(number)));
         }
-        let mut seen = Audit::of(view, &tube, report).walk()?;
-        led.append(&mut seen.led);
-        remains.append(&mut seen.remains);
+        if is_read(view, tube.run()) {
+            let mut seen = Audit::of(view, &tube, report).walk()?;
+            led.append(&mut seen.led);
+            remains.append(&mut seen.remains);
+        }
         tubes.insert(tube.run(), tube);
     }
     names(view, report)?;
@@ -93,6 +95,11 @@ fn is_of_run(view: &dyn View, number: u32, run: Run) -> Result<bool> {
         Err(error) if error.is_not_found() => Ok(false),
         tube => Ok(tube?.is_some_and(|tube| tube.run() == run)),
     }
+}
+
+/// Whether the view has the rows of this run.
+fn is_read(view: &dyn View, run: Run) -> bool {
+    view.has_temporary() || !run.is_temporary()
 }
 
 type Tubes = BTreeMap<Run, TubeEntry>;
@@ -225,6 +232,9 @@ fn work(
         };
         if key != expected {
             report(Finding::new(format!("Work: an invalid key: {key:02x?}"), Fix::Remove(key)));
+            continue;
+        }
+        if !is_read(view, run) {
             continue;
         }
         let tube = tubes.get(&run).map(|tube| tube.number);
@@ -448,7 +458,8 @@ fn durable_bytes(view: &dyn View, report: Findings<'_>) -> Result<()> {
 }
 
 /// Reports rows under a run that belongs to no tube, and that no sweep will remove. Those of tasks
-/// get a tube again: the one without a row, if one run and one name have lost each other.
+/// get a tube again: the one without a row, if one run and one name have lost each other. A run
+/// that may still be assigned is counted as one in use before.
 fn strays(view: &dyn View, tubes: &Tubes, report: Findings<'_>) -> Result<()> {
     let mut runs: BTreeMap<Run, bool> = BTreeMap::new();
     for tag in Tag::in_runs() {
@@ -468,6 +479,12 @@ fn strays(view: &dyn View, tubes: &Tubes, report: Findings<'_>) -> Result<()> {
             let is_of_task = has_id(tag) && key::id_of(&met).is_some_and(|id| id > NO_TASK);
             *runs.entry(run).or_default() |= is_of_task && run != Run::QUEUE;
         }
+    }
+    let given = sound(query::counters(view))?.unwrap_or_default().run;
+    if runs.keys().any(|run| run.0 & !Run::TEMPORARY > given) {
+        let line = format!("rows are under a run after {given}, the last that was assigned");
+        report(Finding::new(line, Fix::Counters(in_use(view)?)));
+        runs.retain(|run, _| run.0 & !Run::TEMPORARY <= given);
     }
     let with_tasks = runs.values().filter(|has_tasks| **has_tasks).count();
     let heir = if with_tasks == 1 { lost_name(view, |_| true)? } else { None };

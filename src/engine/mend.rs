@@ -142,18 +142,18 @@ fn apply(ctx: &mut OpContext<'_>, finding: &Planned) -> Mended {
         Fix::Sum(sum) => correct(ctx, sum),
         Fix::Task(number, key) => tasks::bury(ctx, *number, key),
         Fix::Remains(number, id, keys) => tasks::bring_back(ctx, *number, *id, keys),
-        Fix::Pieces(id, keys) => payloads::bring_back(ctx, *id, keys),
+        Fix::Pieces(id, keys) => payloads::bring_back(ctx, (*id, finding.was_given), keys),
         Fix::RollBack(work) => payloads::roll_back(ctx, work),
-        Fix::Unkept(number, id) => tasks::set_aside(ctx, *number, *id),
+        Fix::Unkept(number, id) => tasks::set_aside(ctx, (*number, *id), tasks::PAYLOAD_NOT_KEPT),
         Fix::Fresh(number, key) => tasks::unfresh(ctx, *number, key),
         Fix::Reports(number, id) => progress::count(ctx, *number, *id),
         Fix::Lease(number, id) => tasks::give_back(ctx, *number, *id),
-        Fix::Payload(run, id, pieces) => {
+        Fix::Payload(run, id, pieces, missing) => {
             let number = match finding.about {
                 About::Task(number, _) => Some(number),
                 _ => None,
             };
-            payloads::lose(ctx, number, (*run, *id), pieces)
+            payloads::lose(ctx, number, (*run, *id), (pieces, missing))
         }
         Fix::Tube(number, name) => tubes::make_again(ctx, *number, name.as_deref()),
         Fix::Twin(number) => tubes::forget(ctx, *number),

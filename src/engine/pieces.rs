@@ -149,6 +149,22 @@ pub(crate) fn generations_of(generation: u32, work: &PieceWork) -> RangeInclusiv
 /// the work began. Reads a few rows for each run with such work.
 fn at_work(view: &dyn View, (run, id): Owner) -> Result<Vec<RangeInclusive<u32>>> {
     let mut found = Vec::new();
+    each_work(view, id, |met, row| {
+        if key::run_of_work(&met).is_some_and(|of| of.is_temporary() == run.is_temporary())
+            && let Some((_, generation)) = key::of_piece_work(&met)
+        {
+            found.push(generations_of(generation, &work_of(generation, row.as_deref())));
+        }
+    })?;
+    Ok(found)
+}
+
+/// The rows of work on the pieces of a task, under any run.
+pub(crate) fn each_work(
+    view: &dyn View,
+    id: TaskId,
+    mut each: impl FnMut(Key, Option<Value>),
+) -> Result<()> {
     for kind in [Work::Pieces, Work::Staged] {
         let mut rows = Scan::prefixed(key::work_of(kind));
         while let Some((met, row)) = rows.next(view)? {
@@ -158,14 +174,12 @@ fn at_work(view: &dyn View, (run, id): Owner) -> Result<Vec<RangeInclusive<u32>>
                 rows.skip_to(own);
             } else if !met.starts_with(&own) {
                 rows.skip_to(key::end_of(&key::work_of_run(kind, of)));
-            } else if of.is_temporary() == run.is_temporary()
-                && let Some((_, generation)) = key::of_piece_work(&met)
-            {
-                found.push(generations_of(generation, &work_of(generation, row.as_deref())));
+            } else {
+                each(met, row);
             }
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Does one sweep of [`Work::Pieces`]. Returns the work that is left. If its row is damaged, the

@@ -77,6 +77,11 @@ pub(crate) trait View {
     /// Bytes of the payloads of all durable tubes. Stored, never counted by a scan.
     fn durable_bytes(&self) -> u64;
 
+    /// Whether it has the rows of temporary tubes, if there are any.
+    fn has_temporary(&self) -> bool {
+        true
+    }
+
     /// Whether the disk is full, so that a decision leaves out the rows that it can do without.
     fn is_full(&self) -> bool {
         false

@@ -122,9 +122,14 @@ impl EngineState {
         self.derived.known(number).cloned().map_or_else(|| query::tube(&self.store, number), Ok)
     }
 
+    /// The first id that has not been given to a task.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.numbers.next.ids
+    }
+
     /// Whether this id may have been given to a task.
     pub(crate) fn was_given(&self, id: TaskId) -> bool {
-        (1..self.numbers.next.ids).contains(&id.get())
+        (1..self.next_id()).contains(&id.get())
     }
 
     /// A line about each tube of which more or fewer tasks are stalled than are counted. Reads the

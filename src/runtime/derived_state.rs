@@ -140,6 +140,11 @@ impl DerivedState {
         self.tubes.iter().map(|(number, state)| (*number, state.stalled)).collect()
     }
 
+    /// The numbers of all tubes.
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        self.tubes.keys().copied().collect()
+    }
+
     /// The run of a tube, and a lower bound of its deadlines.
     #[inline]
     pub(crate) fn run_and_bound(&self, number: u32) -> Option<(Run, &NextDue)> {
@@ -263,9 +268,8 @@ impl DerivedState {
     /// deadlines is the first, or what there is to take: all of it is searched again, and all that
     /// wait look again.
     #[cold]
-    pub(crate) fn look_again(&mut self) {
-        let numbers: Vec<u32> = self.tubes.keys().copied().collect();
-        for number in numbers {
+    pub(crate) fn look_again(&mut self, numbers: &[u32]) {
+        for number in numbers.iter().copied() {
             if let Some(state) = self.tubes.get_mut(&number) {
                 state.tube.border = None;
             }

@@ -8,7 +8,7 @@ use crate::runtime::checkpointer::{checkpoint, look_for_room, unless_full};
 use crate::runtime::shared::Shared;
 use crate::store::{BaseTransaction, StoreFailure, WholeSnapshot, WrongCount};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{FIXES_OF_OP, REPAIR_ROUNDS};
+use crate::words::limits::{FIXES_OF_OP, REPAIR_ROUNDS, SWEEP_TUBES};
 use crate::words::options::Durability;
 use crate::words::repairs::Repairs;
 
@@ -62,7 +62,17 @@ fn rounds(core: &Shared, repairs: &mut Repairs, after: &mut dyn FnMut(usize)) ->
         repairs.add(steps);
         search_again(core)?;
         // Work that begins again, and what it removes.
-        while core.run(&Sweep, Durability::Relaxed)? {}
+        loop {
+            match core.run(&Sweep, Durability::Relaxed) {
+                // Its row is mended by a later round.
+                Err(error) if error.kind() == ErrorKind::Damaged => break,
+                more => {
+                    if !more? {
+                        break;
+                    }
+                }
+            }
+        }
     }
     Ok(())
 }
@@ -70,9 +80,13 @@ fn rounds(core: &Shared, repairs: &mut Repairs, after: &mut dyn FnMut(usize)) ->
 /// What memory has of fresh tasks and deadlines does not count any more, and all that wait look
 /// again.
 fn search_again(core: &Shared) -> Result<()> {
-    let mut state = core.running()?;
-    state.derived.look_again();
-    drop(core.release(state));
+    let numbers = core.running()?.derived.numbers();
+    for some in numbers.chunks(SWEEP_TUBES) {
+        let mut state = core.running()?;
+        state.derived.look_again(some);
+        drop(core.release(state));
+        core.state.pass_on();
+    }
     core.recheck_all();
     Ok(())
 }
@@ -89,11 +103,13 @@ fn mend(
         steps.extend(counts.iter().map(corrected));
         after(counts.len());
     }
-    for findings in plan.ops(all) {
-        steps.extend(core.run(&Mend { findings }, Durability::Durable)?);
+    plan.each_op(all, |findings| {
+        let done = core.run(&Mend { findings }, Durability::Durable)?;
+        let is_mended = !done.is_empty();
+        steps.extend(done);
         after(findings.len());
-    }
-    Ok(())
+        Ok(is_mended)
+    })
 }
 
 /// Looks at all rows, without the engine's lock. A checkpoint before it leaves little to copy under
@@ -103,9 +119,10 @@ fn look(core: &Shared) -> Result<(Vec<WrongCount>, RepairPlan)> {
         unless_full(checkpoint(core))?;
         let mut state = core.running()?;
         let (mut snapshot, stalled) = (state.store.whole_snapshot()?, state.derived.all_stalled());
+        let plan = RepairPlan::new(state.next_id());
         drop(state);
         let opening = snapshot.opening();
-        let read = read_all(&mut snapshot, &stalled);
+        let read = read_all(&mut snapshot, &stalled, plan);
         drop(snapshot);
         let Err(error) = read else { return read };
         let mut state = core.running()?;
@@ -125,10 +142,11 @@ fn look(core: &Shared) -> Result<(Vec<WrongCount>, RepairPlan)> {
 fn read_all(
     snapshot: &mut WholeSnapshot,
     stalled: &[(u32, u64)],
+    mut plan: RepairPlan,
 ) -> Result<(Vec<WrongCount>, RepairPlan)> {
-    let mut plan = RepairPlan::default();
-    let (counted, mut unreadable) = match snapshot.recount() {
-        Err(error) => (Vec::new(), Some(WholeSnapshot::damage(error)?)),
+    let (counted, mut unreadable) = match snapshot.recount(&mut |stray| plan.note(stray)) {
+        // Every row was asked for, so that it is a page which cannot be read.
+        Err(error) => (Vec::new(), Some((WholeSnapshot::damage(error)?.0, true))),
         Ok(wrong) => (wrong, None),
     };
     let looked = plan.look(snapshot).and_then(|()| plan.add_stalled(snapshot, stalled));

@@ -8,6 +8,7 @@ use super::head::JournalHead;
 use super::journal_reader::RingReader;
 use super::record::Preamble;
 use super::redb_errors::{corruption_as_damage, fenced};
+use super::whole_snapshot::stray_in_base;
 use crate::format::key::{Key, Range, TagScope, is_temporary};
 use crate::format::layer::Layer;
 use crate::format::pack::Unpacker;
@@ -107,10 +108,7 @@ impl Checked<'_> {
         let mut skipped = self.store.rows.dead.borrow().all();
         skipped.sort();
         let mut lives = |key: &[u8], report: &mut dyn FnMut(String)| {
-            let Some(range) = Range::holding(key) else {
-                report(format!("the row {} has no tag or no run", hex(key)));
-                return;
-            };
+            let Some(range) = Range::holding(key) else { return };
             *counted.entry(range).or_default() += 1;
             mirrored += usize::from(range.tag.scope() == TagScope::Mirrored);
             let before = skipped.partition_point(|(start, _)| start.as_slice() <= key);
@@ -120,8 +118,8 @@ impl Checked<'_> {
             }
         };
         self.base.each(&[], &[u8::MAX; 8], |key, value| {
-            if is_temporary(key) {
-                report(format!("the row {} of a temporary tube is in the base", hex(key)));
+            if let Some(stray) = stray_in_base(key) {
+                report(stray);
             }
             if self.store.rows.entry(key).is_some() {
                 return;

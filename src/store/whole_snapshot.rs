@@ -1,9 +1,10 @@
-//! All rows as of one instant, to be read without the store's lock, for as long as reading
-//! everything takes. What the layers hold is copied under the lock, so that a checkpoint should
-//! come first. It writes nothing.
+//! All rows of durable tubes as of one instant, to be read without the store's lock, for as long as
+//! reading everything takes. What the layers hold is copied under the lock, so that a checkpoint
+//! should come first. The rows of temporary tubes are left out: they may be many, and every
+//! checkpoint leaves them where they are. It writes nothing.
 
 use super::Store;
-use super::base::Base;
+use super::base::{Base, hex};
 use super::database::Opening;
 use super::redb_errors::{corruption_as_damage, is_corruption_panic};
 use super::view::Rows;
@@ -38,14 +39,14 @@ impl WrongCount {
 }
 
 impl Store {
-    /// All rows as they are now. Copies the rows that changed since the last checkpoint, and those
-    /// that are kept in memory.
+    /// The rows of durable tubes as they are now. Copies those that changed since the last
+    /// checkpoint, and those that are kept in memory.
     pub(crate) fn whole_snapshot(&mut self) -> Result<WholeSnapshot> {
         self.reopen_if_failed()?;
         let rows = Rows {
             active: self.rows.active.clone(),
             frozen: self.rows.frozen.clone(),
-            temporary: self.rows.temporary.clone(),
+            temporary: Layer::default(),
             mirror: self.rows.mirror.clone(),
             counts: self.rows.counts.clone(),
             dead: RefCell::default(),
@@ -77,10 +78,11 @@ impl WholeSnapshot {
         }
     }
 
-    /// Counts all rows. From then on its own counts are right: no scan trusts a wrong one.
-    pub(crate) fn recount(&mut self) -> Result<Vec<WrongCount>> {
-        let mut counted: BTreeMap<Range, u64> =
-            self.rows.counts.ranges().map(|range| (range, 0)).collect();
+    /// Counts all rows. From then on its own counts are right: no scan trusts a wrong one. Returns
+    /// also a line for each row of the base that should not be there.
+    pub(crate) fn recount(&mut self, strays: &mut dyn FnMut(String)) -> Result<Vec<WrongCount>> {
+        let ranges = self.rows.counts.ranges().filter(|range| !range.is_temporary());
+        let mut counted: BTreeMap<Range, u64> = ranges.map(|range| (range, 0)).collect();
         let mut count = |key: &[u8]| {
             if let Some(range) = Range::holding(key) {
                 *counted.entry(range).or_default() += 1;
@@ -88,7 +90,9 @@ impl WholeSnapshot {
         };
         let rows = &self.rows;
         self.base.each(&[], &[u8::MAX; 8], |key, _| {
-            if rows.entry(key).is_none() {
+            if let Some(stray) = stray_in_base(key) {
+                strays(stray);
+            } else if rows.entry(key).is_none() {
                 count(key);
             }
         })?;
@@ -96,7 +100,6 @@ impl WholeSnapshot {
         let lives: BTreeMap<_, _> =
             upper.flat_map(Layer::iter).map(|(key, op)| (key, !op.is_remove())).collect();
         lives.into_iter().filter(|(_, lives)| *lives).for_each(|(key, _)| count(key));
-        rows.temporary.iter().for_each(|(key, _)| count(key));
         let mut wrong = Vec::new();
         for (range, rows) in counted {
             let stored = self.rows.counts.of(range);
@@ -110,6 +113,17 @@ impl WholeSnapshot {
     }
 }
 
+/// What is wrong with a row that should not be in the base, whatever its value is.
+pub(super) fn stray_in_base(key: &[u8]) -> Option<String> {
+    match Range::holding(key) {
+        None => Some(format!("the row {} has no tag or no run", hex(key))),
+        Some(range) if range.is_temporary() => {
+            Some(format!("the row {} of a temporary tube is in the base", hex(key)))
+        }
+        Some(_) => None,
+    }
+}
+
 impl View for WholeSnapshot {
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.rows.get(&self.base, key)
@@ -120,10 +134,14 @@ impl View for WholeSnapshot {
     }
 
     fn count(&self, range: Range) -> u64 {
-        self.rows.counts.of(range)
+        if range.is_temporary() { 0 } else { self.rows.counts.of(range) }
     }
 
     fn durable_bytes(&self) -> u64 {
         self.durable_bytes
+    }
+
+    fn has_temporary(&self) -> bool {
+        false
     }
 }

@@ -61,8 +61,8 @@ pub(crate) enum Fix {
     Unkept(u32, TaskId),
     /// The call that writes these pieces, by its row of work, ends without them.
     RollBack(Key),
-    /// Some of these pieces of the payload are damaged or missing.
-    Payload(Run, TaskId, Pieces),
+    /// Some of these pieces of the payload are damaged, or those of these numbers missing.
+    Payload(Run, TaskId, Pieces, Vec<u32>),
     /// The row of the tube of this number, with this name if any has it, is damaged.
     Tube(u32, Option<String>),
     /// Another tube has the tasks and the name of the tube of this number.
@@ -114,16 +114,23 @@ impl Fix {
     /// The last order of fixes that change tubes.
     pub(crate) const TUBES: u8 = 2;
 
-    /// The order of fixes that may read a whole payload or history, or look into every tube.
+    /// The order of fixes that may read a whole payload or history.
     pub(crate) const LONG: u8 = 4;
 
     /// The order of fixes of rows that follow from others.
     pub(crate) const DERIVED: u8 = 5;
 
-    /// Whether it may read the rows of a whole tube, or look into every tube, so that it has an op
-    /// of its own.
+    /// Whether it may read the rows of a whole tube or a whole payload, so that it has an op of its
+    /// own.
     pub(crate) fn is_of_its_own(&self) -> bool {
-        matches!(self, Self::Task(..) | Self::Remains(..) | Self::Pieces(..))
+        matches!(
+            self,
+            Self::Task(..)
+                | Self::Remains(..)
+                | Self::Pieces(..)
+                | Self::Payload(..)
+                | Self::RollBack(_)
+        )
     }
 
     /// Whether it makes or changes a task as a whole: what else is found of that task is then no

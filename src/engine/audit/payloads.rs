@@ -26,6 +26,8 @@ struct Named {
     /// The row that names them.
     by: Key,
     seen: u32,
+    /// Whether a piece is not as long as it should be.
+    is_reported: bool,
 }
 
 /// Reports each disagreement as one line. Holds one piece at a time. Returns the pieces of payloads
@@ -44,11 +46,7 @@ pub(super) fn audit(
     for (at, named) in &named.named {
         if named.seen as usize != named.numbers.len() {
             let line = format!("a piece is missing: of {at:02x?}, {:?}", named.numbers);
-            let finding = named.finding(line);
-            report(match named.first_lost(view, at)? {
-                Some(lost) => finding.beside(lost),
-                None => finding,
-            });
+            report(named.with_lost(view, at, named.finding(line))?);
         }
     }
     Ok(named.strays)
@@ -61,23 +59,34 @@ impl Named {
         finding.beside(key::copy(&self.by))
     }
 
-    /// The first of its pieces that is damaged or missing.
-    fn first_lost(&self, view: &dyn View, payload: &Key) -> Result<Option<Key>> {
+    /// The finding with the pieces that are missing. It rests on the first of those that cannot be
+    /// read.
+    fn with_lost(&self, view: &dyn View, payload: &Key, finding: Finding) -> Result<Finding> {
+        let (mut first, mut missing) = (None, Vec::new());
         for number in self.numbers.clone() {
-            let mut at = key::copy(payload);
-            at.extend_from_slice(&number.to_be_bytes());
-            if view.row(&at)?.is_none_or(|(_, row)| row.is_none()) {
-                return Ok(Some(at));
-            }
+            let at = piece_of(payload, number);
+            let is_damaged = match view.row(&at)? {
+                None => {
+                    missing.push(number);
+                    true
+                }
+                Some((_, row)) => row.is_none(),
+            };
+            first = first.or(is_damaged.then_some(at));
         }
-        Ok(None)
+        let fix = match finding.fix {
+            Fix::Payload(run, id, pieces, _) => Fix::Payload(run, id, pieces, missing),
+            fix => fix,
+        };
+        let finding = Finding { fix, ..finding };
+        Ok(first.into_iter().fold(finding, Finding::beside))
     }
 
     /// What mends it if a piece is damaged or missing. Work goes on with the pieces that there are;
     /// a call that writes them ends without them.
     fn fix(&self) -> Fix {
         match self.pieces {
-            Some(pieces) => Fix::Payload(self.owner.0, self.owner.1, pieces),
+            Some(pieces) => Fix::Payload(self.owner.0, self.owner.1, pieces, Vec::new()),
             None if self.by.starts_with(&key::work_of(Work::Staged)) => {
                 Fix::RollBack(key::copy(&self.by))
             }
@@ -128,7 +137,10 @@ impl NamedPieces {
                     }
                     let numbers = 0..pieces.count();
                     let (pieces, owner, by) = (Some(pieces), (run, id), met);
-                    self.name(Named { numbers, pieces, owner, by, seen: 0 }, report);
+                    self.name(
+                        Named { numbers, pieces, owner, by, seen: 0, is_reported: false },
+                        report,
+                    );
                 }
                 Some(None) => {}
                 // It is reported with the other rows of its tube; a sweep looks for the pieces.
@@ -157,7 +169,11 @@ impl NamedPieces {
             self.removed.entry(key::pieces_of(run, id)).or_default().push((generations, by));
         } else {
             let (numbers, pieces, owner) = (work.from..work.to, None, (run, id));
-            self.name_as(work.generation, Named { numbers, pieces, owner, by, seen: 0 }, report);
+            self.name_as(
+                work.generation,
+                Named { numbers, pieces, owner, by, seen: 0, is_reported: false },
+                report,
+            );
         }
     }
 
@@ -234,14 +250,14 @@ impl NamedPieces {
             report(Finding::left(stray));
             self.strays.entry(id).or_default().push(key::copy(&met));
         }
-        let Some(row) = row else { return };
-        if let Some(named) = named {
-            named.seen += 1;
-            let piece = named.pieces.and_then(|pieces| pieces.piece(number));
-            if piece.is_some_and(|piece| piece.len() != row.len()) {
-                let line = format!("{tag:?}: not the bytes of its number: {met:02x?}");
-                report(named.finding(line));
-            }
+        // A piece that no row names is not of the payload.
+        let Some((row, named)) = row.zip(named) else { return };
+        named.seen += 1;
+        let piece = named.pieces.and_then(|pieces| pieces.piece(number));
+        if piece.is_some_and(|piece| piece.len() != row.len()) {
+            let line = format!("{tag:?}: not the bytes of its number: {met:02x?}");
+            report(named.finding(line).beside(key::copy(&met)));
+            named.is_reported = true;
         }
         if self.last.as_ref().is_none_or(|(last, _)| **last != *at) {
             self.end_payload(report);
@@ -261,11 +277,22 @@ impl NamedPieces {
     fn end_payload(&mut self, report: Findings<'_>) {
         let Some((at, hash)) = self.last.take() else { return };
         let Some(named) = self.named.get(&at) else { return };
-        if named.pieces.is_some_and(|pieces| pieces.hash != hash.digest()) {
+        // One with a piece that is missing, damaged or too long or short is reported as such.
+        let is_whole = named.seen as usize == named.numbers.len() && !named.is_reported;
+        if is_whole && named.pieces.is_some_and(|pieces| pieces.hash != hash.digest()) {
             let line = format!("a payload is not the one that was put: {at:02x?}");
-            report(named.finding(line));
+            // Nothing says which of them.
+            let pieces = named.numbers.clone().map(|number| piece_of(&at, number));
+            report(pieces.fold(named.finding(line), Finding::beside));
         }
     }
+}
+
+/// The key of a piece of this payload.
+fn piece_of(payload: &Key, number: u32) -> Key {
+    let mut at = key::copy(payload);
+    at.extend_from_slice(&number.to_be_bytes());
+    at
 }
 
 /// The row of a task, with the generation that its pieces have.

@@ -38,6 +38,7 @@ struct Rows {
     counts: Option<BTreeMap<Range, u64>>,
     bytes: u64,
     reads: Cell<u64>,
+    has_temporary: bool,
 }
 
 impl View for Rows {
@@ -66,6 +67,10 @@ impl View for Rows {
     fn durable_bytes(&self) -> u64 {
         self.bytes
     }
+
+    fn has_temporary(&self) -> bool {
+        self.has_temporary
+    }
 }
 
 impl Rows {
@@ -74,7 +79,8 @@ impl Rows {
         let tube = queue.tube("first").unwrap();
         let copied = tube.hold.core.look(|view, _| {
             let (counts, reads, bytes) = (None, Cell::default(), view.durable_bytes());
-            let mut copy = Self { rows: BTreeMap::new(), counts, bytes, reads };
+            let rows = BTreeMap::new();
+            let mut copy = Self { rows, counts, bytes, reads, has_temporary: true };
             let mut from = Key::new();
             while let Some((key, row)) = view.first(&from, &[u8::MAX])? {
                 from = key::after(&key);

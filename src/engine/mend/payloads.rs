@@ -1,35 +1,37 @@
 //! Pieces of payloads without a sound row that names them, and payloads without some of their
 //! pieces. Pieces of a put that was not finished never make a task.
 
-use super::tasks::{self, LeftOver, find, is_buried};
-use super::{Mended, done, tubes};
+use super::tasks::{self, LeftOver};
+use super::tubes::{self, NamedTube};
+use super::{Mended, done};
 use crate::engine::context::OpContext;
 use crate::engine::pieces::{self, Owner};
-use crate::engine::stored::TaskState;
-use crate::engine::transition;
 use crate::format::key::{self, Key, Run};
 use crate::format::piece::{PIECE_BYTES_MIN, Pieces};
-use crate::format::{Scan, Value, View};
+use crate::format::{Value, View};
 use crate::words::task::TaskId;
+
+const PAYLOAD_DAMAGED: &str = "its payload is damaged";
 
 /// The tube of tasks of which only a payload is left.
 const RECOVERED: &str = "recovered";
-/// The same of those of temporary tubes.
-const RECOVERED_TEMPORARY: &str = "recovered-temporary";
 
 /// Brings back a task of which only pieces of its payload are left, in a tube for such tasks. Only
-/// a whole payload that no work is about is known to be of a task; other pieces go.
-pub(super) fn bring_back(ctx: &mut OpContext<'_>, id: TaskId, keys: &[Key]) -> Mended {
-    // Its rows may be there by now.
-    if tubes::have(ctx, id)? {
-        return Ok(None);
+/// a whole payload that no work is about is known to be of a task; other pieces go. `was_given`
+/// says whether its id had been given when no tube was found to have it.
+pub(super) fn bring_back(
+    ctx: &mut OpContext<'_>,
+    (id, was_given): (TaskId, bool),
+    keys: &[Key],
+) -> Mended {
+    if !was_given {
+        return match tasks::was_given(ctx, id) {
+            // They may be those of a new task.
+            true => Ok(None),
+            false => remove_all(ctx, keys, "there was no such task"),
+        };
     }
-    let is_temporary = keys.iter().any(|key| key::is_temporary(key));
-    let run = if is_temporary { Run(Run::TEMPORARY) } else { Run::QUEUE };
-    let whole = pieces::find(ctx, (run, id))?.whole;
-    if !tasks::was_given(ctx, id) {
-        return remove_all(ctx, keys, "there was no such task");
-    }
+    let whole = pieces::find(ctx, (Run::QUEUE, id))?.whole;
     if !whole.is_some_and(|pieces| has_end(&pieces)) {
         return remove_all(
             ctx,
@@ -37,8 +39,12 @@ pub(super) fn bring_back(ctx: &mut OpContext<'_>, id: TaskId, keys: &[Key]) -> M
             "no other row is of that task, and they are no whole payload",
         );
     }
-    let name = if is_temporary { RECOVERED_TEMPORARY } else { RECOVERED };
-    let Some(tube) = tubes::named(ctx, name, is_temporary)? else { return Ok(None) };
+    let name = RECOVERED;
+    let tube = match tubes::named(ctx, name)? {
+        NamedTube::There(tube) => tube,
+        NamedTube::Made => return Ok(Some(format!("the tube {name:?} was made for such tasks"))),
+        NamedTube::Unfit => return Ok(None),
+    };
     let reason = "only its payload was left, and no row said of which tube".to_owned();
     let done = tasks::bring_back_in(ctx, &tube, id, reason, LeftOver::default())?;
     Ok(done.map(|_| format!("the task was brought back, buried, in the tube {name:?}")))
@@ -64,15 +70,9 @@ fn remove_all(ctx: &mut OpContext<'_>, keys: &[Key], why: &str) -> Mended {
 /// Ends a call that writes pieces, of which this is the row of work. A sweep removes the pieces.
 pub(super) fn roll_back(ctx: &mut OpContext<'_>, work: &Key) -> Mended {
     let Some(met) = ctx.row(work)? else { return Ok(None) };
-    let ((run, id), generation) = pieces::owner_of(work)?;
-    let (mut count, mut bytes) = (0, 0);
-    let mut rows = Scan::prefixed(key::pieces_of_payload(run, id, generation));
-    while let Some((_, row)) = rows.next(ctx)? {
-        (count, bytes) = (count + 1, bytes + row.map_or(0, |row| row.len()));
-    }
+    let ((_, id), _) = pieces::owner_of(work)?;
     pieces::roll_back(ctx, met)?;
-    let what = "a payload that no task has yet was rolled back";
-    Ok(Some(format!("{what}: {count} pieces with {bytes} bytes of task {id} are removed")))
+    Ok(Some(format!("the pieces of a payload that task {id} does not have yet are removed")))
 }
 
 /// Buries a task whose payload is damaged. One that is done keeps its result, and one that is taken
@@ -83,11 +83,11 @@ pub(super) fn lose(
     ctx: &mut OpContext<'_>,
     number: Option<u32>,
     (run, id): Owner,
-    pieces: &Pieces,
+    (pieces, missing): (&Pieces, &[u32]),
 ) -> Mended {
     let mut is_any = false;
-    for number in 0..pieces.count() {
-        let at = key::piece(run, id, pieces.generation, number);
+    for number in missing {
+        let at = key::piece(run, id, pieces.generation, *number);
         if ctx.row(&at)?.is_none() {
             ctx.add(at, Value::EMPTY);
             is_any = true;
@@ -96,16 +96,5 @@ pub(super) fn lose(
     if is_any {
         return done("the missing pieces are empty ones now, and the payload is lost");
     }
-    let Some(number) = number else { return Ok(None) };
-    let tube = &*ctx.tube(number)?;
-    let Some((stored, state)) = find(ctx, tube, id)? else { return Ok(None) };
-    if !matches!(state, TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_)) {
-        return Ok(None);
-    }
-    let own = key::task(run, &stored.home, id);
-    let at = transition::state_key(&stored.task(tube)?, &state).unwrap_or(own);
-    match is_buried(ctx, number, &at)? {
-        true => done("the task was buried, its payload is lost"),
-        false => Ok(None),
-    }
+    number.map_or(Ok(None), |number| tasks::set_aside(ctx, (number, id), PAYLOAD_DAMAGED))
 }

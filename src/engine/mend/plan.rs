@@ -3,17 +3,17 @@
 
 use crate::engine::audit::{About, Finding, Fix, audit};
 use crate::engine::context::{OpContext, sound};
-use crate::engine::{lookup, position, query};
+use crate::engine::{lookup, pieces, position, query};
 use crate::format::key::{self, Home, Key, Run};
 use crate::format::row::PositionRow;
-use crate::format::{Range, Scan, Tag, Value, View};
+use crate::format::{Range, Tag, Value, View};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::{FINDINGS_KEPT, FIXES_OF_OP, REPAIR_STEPS};
 use crate::words::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The most findings of one op that read a whole payload or history.
+/// The most findings of one op that read a whole history.
 const LONG_OF_OP: usize = 8;
 
 /// A row as it stood, by the hash of its value: rows may be many, and long. `None` if there was
@@ -26,6 +26,8 @@ pub(crate) struct Planned {
     pub(super) line: String,
     pub(super) fix: Fix,
     pub(super) about: About,
+    /// Whether the id of the task that it is about had been given.
+    pub(super) was_given: bool,
     beside: Vec<Key>,
     rests: Vec<Stood>,
 }
@@ -36,6 +38,8 @@ pub(crate) struct RepairPlan {
     /// By the order in which they are mended.
     fixes: BTreeMap<u8, Vec<Planned>>,
     kept: usize,
+    /// The first id that had not been given.
+    next_id: u64,
     /// Tasks that are made or changed as a whole.
     whole: BTreeSet<TaskId>,
     /// All that was found, in words.
@@ -47,6 +51,11 @@ pub(crate) struct RepairPlan {
 }
 
 impl RepairPlan {
+    /// Of rows as they were when this was the next id to be given.
+    pub(crate) fn new(next_id: u64) -> Self {
+        Self { next_id, ..Self::default() }
+    }
+
     /// Audits all rows. After an error it has what was found before.
     ///
     /// # Errors
@@ -82,8 +91,8 @@ impl RepairPlan {
         self.lines.insert(0, why);
     }
 
-    /// Adds the tubes of which more or fewer tasks are stalled than were counted in memory at the
-    /// instant of this view.
+    /// Adds the durable tubes of which more or fewer tasks are stalled than were counted in memory
+    /// at the instant of this view.
     ///
     /// # Errors
     /// `Io` or `Broken` from the store.
@@ -93,7 +102,7 @@ impl RepairPlan {
                 Err(error) if error.is_not_found() => None,
                 tube => tube?,
             };
-            let Some(tube) = tube else { continue };
+            let Some(tube) = tube.filter(|tube| !tube.run().is_temporary()) else { continue };
             // What is damaged is mended before.
             let Some(stalled) = sound(query::stalled(view, &tube))? else { continue };
             if stalled != counted {
@@ -117,7 +126,7 @@ impl RepairPlan {
     fn add(&mut self, view: &dyn View, finding: Finding) -> Result<()> {
         let Finding { line, fix, about, beside } = finding;
         match &fix {
-            Fix::Payload(_, id, _) | Fix::Unkept(_, id) => self.note(format!(
+            Fix::Payload(_, id, ..) | Fix::Unkept(_, id) => self.note(format!(
                 "{line}: the payload of task {id} is lost; delete it, or replace that"
             )),
             _ => self.note(line.clone()),
@@ -141,7 +150,8 @@ impl RepairPlan {
         if fix.is_of_whole_task() {
             self.whole.extend(id_of(about));
         }
-        let mut planned = Planned { line, fix, about, beside, rests: Vec::new() };
+        let was_given = id_of(about).is_some_and(|id| id.get() < self.next_id);
+        let mut planned = Planned { line, fix, about, was_given, beside, rests: Vec::new() };
         planned.rests = planned.rows(view)?;
         self.fixes.entry(order).or_default().push(planned);
         self.kept += 1;
@@ -197,22 +207,43 @@ impl RepairPlan {
         self.fixes.first_key_value().is_some_and(|(order, _)| *order <= Fix::TUBES)
     }
 
-    /// The findings of each op, in order. If tubes are to be mended, only these unless `all` are
-    /// wanted: without its tube a task seems not to be there. What changes a tube is an op of its
-    /// own, because an op sees the tubes as they were before it.
-    pub(crate) fn ops(&self, all: bool) -> impl Iterator<Item = &[Planned]> {
+    /// Runs the ops that mend the findings. `run` returns whether one has mended any. It goes on up
+    /// to the last findings that have the order of the first one mended: what comes later was found
+    /// beside what is no longer so.
+    pub(crate) fn each_op(
+        &self,
+        all: bool,
+        mut run: impl FnMut(&[Planned]) -> Result<bool>,
+    ) -> Result<()> {
+        let mut mended = None;
+        for (order, findings) in self.ops(all) {
+            if mended.is_some_and(|mended| mended != order) {
+                break;
+            }
+            if run(findings)? {
+                mended = Some(order);
+            }
+        }
+        Ok(())
+    }
+
+    /// The findings of each op, with their order. If tubes are to be mended, only these unless `all`
+    /// are wanted: without its tube a task seems not to be there. What changes a tube is an op of
+    /// its own, because an op sees the tubes as they were before it.
+    fn ops(&self, all: bool) -> impl Iterator<Item = (u8, &[Planned])> {
         let last = if self.changes_tubes() && !all { Fix::TUBES } else { u8::MAX };
         self.fixes.range(..=last).flat_map(|(order, fixes)| {
             let most = match *order {
                 ..=Fix::TUBES => 1,
-                // Each of them may read a whole payload or history.
+                // Each of them may read a whole history.
                 Fix::LONG => LONG_OF_OP,
                 _ => FIXES_OF_OP,
             };
             let short = |one: &Planned, next: &Planned| {
                 !one.fix.is_of_its_own() && !next.fix.is_of_its_own()
             };
-            fixes.chunk_by(short).flat_map(move |some| some.chunks(most))
+            let ops = fixes.chunk_by(short).flat_map(move |some| some.chunks(most));
+            ops.map(|findings| (*order, findings))
         })
     }
 }
@@ -220,7 +251,7 @@ impl RepairPlan {
 #[cfg(test)]
 impl RepairPlan {
     pub(crate) fn of(view: &dyn View) -> Result<Self> {
-        let mut plan = Self::default();
+        let mut plan = Self::new(u64::MAX);
         plan.look(view)?;
         Ok(plan)
     }
@@ -269,13 +300,8 @@ impl Planned {
             }
             Fix::Remains(_, _, left) => keys.extend(left.iter().map(|key| key::copy(key))),
             Fix::Pieces(id, left) => {
-                keys.extend(left.iter().map(|key| key::copy(key)));
-                let mut works = Scan::over(Range::of(Tag::Work));
-                while let Some((work, _)) = works.next(view)? {
-                    if key::of_piece_work(&work).is_some_and(|(of, _)| of == *id) {
-                        keys.push(work);
-                    }
-                }
+                keys.extend(left.first().into_iter().chain(left.last()).map(|key| key::copy(key)));
+                pieces::each_work(view, *id, |work, _| keys.push(work))?;
             }
             // A new run has no stalled tasks.
             Fix::Stalled(number, _) => keys.push(key::tube(*number)),

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 
 const STATE_LOST: &str = "the row of its state was missing";
 const STATE_DAMAGED: &str = "the row of its state was damaged";
-const PAYLOAD_NOT_KEPT: &str = "its payload was not kept";
+pub(super) const PAYLOAD_NOT_KEPT: &str = "its payload was not kept";
 
 /// The task of a row that gives its state, or of its own row without one.
 pub(super) fn bury(ctx: &mut OpContext<'_>, number: u32, at: &Key) -> Mended {
@@ -83,7 +83,7 @@ fn keep_done(ctx: &mut OpContext<'_>, number: u32, at: &Key) -> Mended {
 }
 
 /// Buries the task of this row as a rule that meets it would. Returns whether it did.
-pub(super) fn is_buried(ctx: &mut OpContext<'_>, tube: u32, at: &Key) -> Result<bool> {
+fn is_buried(ctx: &mut OpContext<'_>, tube: u32, at: &Key) -> Result<bool> {
     let row = Repair::Row(DamagedRow { tube, key: at.as_slice().into() });
     let repaired = ctx.repaired.clone();
     let done = attempt(ctx, &repaired, |ctx| row.decide(ctx).map(Some));
@@ -321,15 +321,16 @@ pub(super) fn give_back(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Men
     done("the task was released")
 }
 
-/// Buries a task without a payload. It says so until a new one replaces that.
-pub(super) fn set_aside(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Mended {
+/// Buries a task that waits and has no payload that can be read. It says why until a new one
+/// replaces that. A taken one keeps its holder, whose verdict ends it.
+pub(super) fn set_aside(ctx: &mut OpContext<'_>, (number, id): (u32, TaskId), why: &str) -> Mended {
     let tube = &*ctx.tube(number)?;
     let Some((stored, state)) = find(ctx, tube, id)? else { return Ok(None) };
-    if matches!(state, TaskState::Buried(_) | TaskState::Trashed(_) | TaskState::Done(_)) {
+    if !matches!(state, TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_)) {
         return Ok(None);
     }
     let task = stored.task(tube)?;
-    let reason = Reason::Undecodable(PAYLOAD_NOT_KEPT.to_owned());
+    let reason = Reason::Undecodable(why.to_owned());
     let mut to = settle::buried(ctx, tube, state.head().clone(), &reason);
     let noted = history::note(ctx, &task, (&state, &mut to), Cause::Bury)?;
     transition::move_task(ctx, &task, &state, &to, Cause::Bury)?;

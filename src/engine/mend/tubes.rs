@@ -3,13 +3,13 @@
 use super::{Mended, done};
 use crate::engine::context::{OpContext, sound};
 use crate::engine::effects::{NextDue, TubeChange};
+use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lookup, query};
 use crate::format::extension::Extension;
 use crate::format::key::{self, Order, Range, Run, Work};
 use crate::format::row::{self, Counters, TubeRow, WorkRow};
 use crate::format::{Scan, Tag, View};
-use crate::words::error::{ErrorKind, Result};
+use crate::words::error::Result;
 use crate::words::options::TubeOptions;
 use crate::words::task::TaskId;
 
@@ -21,7 +21,6 @@ const PLAIN_TASK_READS: usize = 1024;
 /// them are void, and a sweep returns their tasks.
 pub(super) fn adopt(ctx: &mut OpContext<'_>, run: Run, lost: Option<&(u32, String)>) -> Mended {
     let Some(mut counters) = sound(query::counters(ctx))? else { return Ok(None) };
-    counters.run = counters.run.max(run.0 & !Run::TEMPORARY);
     let (number, name) = match lost {
         Some(lost) => lost.clone(),
         None => {
@@ -95,39 +94,26 @@ pub(super) fn count_on(ctx: &mut OpContext<'_>, used: &Counters) -> Mended {
     done("the counters were set after the numbers in use")
 }
 
-/// The tube with this name, which is made if it does not exist; `None` if its rows are damaged.
-pub(super) fn named(
-    ctx: &mut OpContext<'_>,
-    name: &str,
-    is_temporary: bool,
-) -> Result<Option<TubeEntry>> {
-    let Some(found) = sound(query::tube_named(ctx, name))? else { return Ok(None) };
-    let number = match found {
-        Some(number) => number,
-        None => {
-            let Some(mut counters) = sound(query::counters(ctx))? else { return Ok(None) };
-            let number = query::next_number(&mut counters.tube, u32::MAX, "tube")?;
-            let run = query::next_number(&mut counters.run, Run::TEMPORARY - 1, "run")?;
-            let run = Run(if is_temporary { run | Run::TEMPORARY } else { run });
-            write(ctx, (number, name.to_owned()), (run, 0), counters)?;
-            number
-        }
-    };
-    let tube = query::sound_tube(ctx, number)?;
-    Ok(tube.filter(|tube| tube.run().is_temporary() == is_temporary))
+/// The durable tube with this name, which is made if it does not exist.
+pub(super) enum NamedTube {
+    There(TubeEntry),
+    /// The tasks come with a later op: an op sees the tubes as they were before it.
+    Made,
+    /// Its rows are damaged, or it is a temporary one.
+    Unfit,
 }
 
-/// Whether any tube has this task. Reads a few rows of each tube.
-pub(super) fn have(ctx: &OpContext<'_>, id: TaskId) -> Result<bool> {
-    for number in query::numbers(ctx)? {
-        let Some(tube) = query::sound_tube(ctx, number)? else { continue };
-        match lookup::find(ctx, &tube, id) {
-            Err(error) if error.is_not_found() => {}
-            Err(error) if error.kind() != ErrorKind::Damaged => return Err(error),
-            _ => return Ok(true),
-        }
+pub(super) fn named(ctx: &mut OpContext<'_>, name: &str) -> Result<NamedTube> {
+    let Some(found) = sound(query::tube_named(ctx, name))? else { return Ok(NamedTube::Unfit) };
+    if let Some(number) = found {
+        let tube = query::sound_tube(ctx, number)?.filter(|tube| !tube.run().is_temporary());
+        return Ok(tube.map_or(NamedTube::Unfit, NamedTube::There));
     }
-    Ok(false)
+    let Some(mut counters) = sound(query::counters(ctx))? else { return Ok(NamedTube::Unfit) };
+    let number = query::next_number(&mut counters.tube, u32::MAX, "tube")?;
+    let run = query::next_number(&mut counters.run, Run::TEMPORARY - 1, "run")?;
+    write(ctx, (number, name.to_owned()), (Run(run), 0), counters)?;
+    Ok(NamedTube::Made)
 }
 
 /// A name that no tube has.

@@ -3,7 +3,7 @@
 use super::{look, repair, repair_with};
 use crate::api::queue::Queue;
 use crate::engine::effects::NextDue;
-use crate::engine::mend::{Mend, Planned};
+use crate::engine::mend::{Mend, Planned, RepairPlan};
 use crate::engine::{Op, OpContext};
 use crate::format::key::{self, Key, Range, Run};
 use crate::format::row;
@@ -91,11 +91,116 @@ fn damaged_tasks_are_mended_one_by_one() {
     let spoil = |id: &TaskId| (own_key(&core, "first", *id), Some(Value::from([9])));
     plant(&core, ids.iter().map(spoil).collect());
     let (_, plan) = look(&core).unwrap();
-    let long = |findings: &&[Planned]| findings.iter().any(|one| one.fix().is_of_its_own());
-    let lengths: Vec<_> = plan.ops(true).filter(long).map(<[_]>::len).collect();
-    assert!(lengths.len() >= ids.len() && lengths.iter().all(|length| *length == 1));
+    let mut alone = 0;
+    let is_long = |findings: &[Planned]| findings.iter().any(|one| one.fix().is_of_its_own());
+    plan.each_op(true, |findings| {
+        assert!(findings.len() == 1 || !is_long(findings));
+        alone += usize::from(is_long(findings));
+        Ok(false)
+    })
+    .unwrap();
+    assert!(alone >= ids.len());
     repair(&core).unwrap();
     assert_eq!((tube.stats().unwrap().buried, queue.check().unwrap()), (5, vec![]));
+}
+
+/// Does what a plan says. Returns the steps.
+fn carry_out(core: &Shared, plan: &RepairPlan) -> Vec<String> {
+    let mut steps = Vec::new();
+    let run = |findings: &[Planned]| {
+        let done = core.run(&Mend { findings }, Durability::Durable)?;
+        steps.extend(done.iter().cloned());
+        Ok(!done.is_empty())
+    };
+    plan.each_op(true, run).unwrap();
+    steps
+}
+
+/// A tube that is made after the look may get the run of rows that were without a tube then: they
+/// were cleared, and its tasks with them.
+#[test]
+fn a_new_tube_does_not_get_the_run_of_stray_rows() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let core = core_of(&queue);
+    queue.tube("first").unwrap().put(b"x").unwrap();
+    let run = range(&core, "first", Tag::Fresh).run.unwrap();
+    plant(&core, vec![(key::group(Run(run.0 + 1), "g"), Some(row::number(1)))]);
+    let (_, plan) = look(&core).unwrap();
+    let tube = queue.tube("new").unwrap();
+    for _ in 0..3 {
+        tube.put(b"x").unwrap();
+    }
+    carry_out(&core, &plan);
+    queue.tick().unwrap();
+    assert_eq!(tube.stats().unwrap().ready, 3);
+    repair(&core).unwrap();
+    assert_eq!((tube.stats().unwrap().ready, queue.check().unwrap()), (3, vec![]));
+}
+
+/// A count of the tasks in flight that was right was lowered twice: by the bury of a task that
+/// cannot be read, and because that one had not been counted.
+#[test]
+fn a_count_is_mended_after_its_tasks() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let core = core_of(&queue);
+    let options = TubeOptions::default().in_flight(2);
+    let tube = queue.create_tube("groups", options).unwrap();
+    for _ in 0..9 {
+        tube.task(b"x").group("g").put().unwrap();
+    }
+    let (one, two) = (tube.take().unwrap(), tube.take().unwrap());
+    let run = range(&core, "groups", Tag::Group).run.unwrap();
+    plant(&core, vec![(key::taken(run, two.id()), Some(Value::from([9])))]);
+    two.detach();
+    let mut taken = vec![one];
+    let repairs = repair_with(&core, |_| taken.extend(tube.try_take().unwrap())).unwrap();
+    taken.extend(tube.try_take().unwrap());
+    assert_eq!(taken.len(), 2, "{repairs:?}");
+    assert_eq!((repairs.left, queue.check().unwrap()), (vec![], vec![]));
+}
+
+/// The tube in which a lost task is brought back is made by an op of its own: the event of the task
+/// has its name.
+#[test]
+fn the_event_of_a_task_that_comes_back_has_its_tube() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let (core, tube) = (core_of(&queue), queue.tube("first").unwrap());
+    let id = tube.put(&[7; 9000]).unwrap();
+    let own = own_key(&core, "first", id);
+    let events = queue.events();
+    plant(&core, vec![(own, None)]);
+    let repairs = repair(&core).unwrap();
+    assert!(!repairs.steps.iter().any(|step| step.contains("payload bytes")), "{repairs:?}");
+    let found = std::iter::from_fn(|| events.try_recv()).find(|event| event.task == Some(id));
+    let found = found.unwrap();
+    assert_eq!((&*found.tube, found.cause), ("recovered", Cause::Bury));
+}
+
+/// The rows of temporary tubes are not looked at: nothing of them is found, and nothing else is
+/// found because they are not there.
+#[test]
+fn temporary_tubes_are_left_as_they_are() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let core = core_of(&queue);
+    let options = TubeOptions::default().temporary(true).in_flight(2);
+    let tube = queue.create_tube("temporary", options).unwrap();
+    for _ in 0..3 {
+        tube.task(&[7; 9000]).group("g").key("k").kind("k").put().unwrap();
+        tube.put(b"x").unwrap();
+    }
+    let held = tube.take().unwrap();
+    tube.take().unwrap().bury("no").unwrap();
+    held.progress(50, "half").unwrap();
+    let (wrong, plan) = look(&core).unwrap();
+    assert_eq!((wrong, plan.lines), (vec![], vec![]));
+    assert!(repair(&core).unwrap().is_empty());
+    let snapshot = core.running().unwrap().store.whole_snapshot().unwrap();
+    assert!(snapshot.first(&[0], &[u8::MAX; 8]).is_ok());
+    for tag in Tag::TASKS {
+        let range = Range::of(tag);
+        assert!(snapshot.first(&range.start(), &range.end()).unwrap().is_none(), "{tag:?}");
+    }
+    assert_eq!(queue.check().unwrap(), [""; 0]);
 }
 
 /// An op leaves what it is given beyond its number.
@@ -145,10 +250,7 @@ fn ops_go_on_between_the_look_and_the_mending() {
     // The task of the key is not as it was found.
     plant(&core, vec![(key::key(run, "k", true, keyed), Some(Value::EMPTY))]);
     tube.claim(keyed).unwrap().detach();
-    let mut steps = Vec::new();
-    for findings in plan.ops(true) {
-        steps.extend(core.run(&Mend { findings }, Durability::Durable).unwrap());
-    }
+    let steps = carry_out(&core, &plan);
     assert_eq!(steps.len(), 1, "{steps:?}");
     let group = core.look(|view, _| view.get(&key::group(run, "g"))).unwrap();
     assert_eq!(group.as_deref().and_then(row::read_number), Some(2));
