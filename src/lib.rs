@@ -147,6 +147,7 @@ struct Readme;
 
 pub use api::adopt::Adopted;
 pub use api::advance::MoveTask;
+pub use api::batch::TaskList;
 pub use api::builder::Builder;
 pub use api::by_id::UpdateTask;
 pub use api::callback_list::Callback;
@@ -159,7 +160,7 @@ pub use api::lease::{Lease, Task};
 pub use api::newest_first::NewestFirst;
 pub use api::peek::{Summaries, Tasks};
 pub use api::placement::{Place, Placement, PutView};
-pub use api::put::{NewTask, TaskList};
+pub use api::put::NewTask;
 pub use api::queue::Queue;
 pub use api::receipt::Receipt;
 pub use api::results::Ended;

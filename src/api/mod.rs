@@ -17,6 +17,7 @@ pub(crate) mod timeout;
 pub(crate) mod advance;
 pub(crate) mod receipt;
 pub(crate) mod put;
+pub(crate) mod batch;
 pub(crate) mod put_again;
 pub(crate) mod copy;
 pub(crate) mod take;

@@ -1,4 +1,4 @@
-//! Putting tasks: the plain verb, the builder with every option, and batches.
+//! Putting a task: the plain verb, and the builder with every option.
 
 use crate::api::codec::Coding;
 use crate::api::lease::Lease;
@@ -11,7 +11,6 @@ use crate::runtime::group_commit::Mark;
 use crate::runtime::staged_put::{PutsDone, StagedPut};
 use crate::words::backoff::Backoff;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::macros::{debug, setters};
 use crate::words::options::Durability;
 #[cfg(doc)]
@@ -21,13 +20,8 @@ use crate::words::sync::Ordering;
 use crate::words::task::TaskId;
 use crate::words::verb::{Conflict, Put, PutOutcome};
 use crate::words::wait::{Wait, WaitLength};
-use std::borrow::Borrow;
 use std::slice;
 use std::time::{Duration, SystemTime};
-
-/// The most tasks, and payload bytes in memory, of a group of [`Tube::put_all`].
-const GROUP_TASKS: usize = 1024;
-const GROUP_BYTES: usize = 1 << 20;
 
 impl<T: ?Sized> Tube<T> {
     /// Puts a task after all others of its priority. The payload is only borrowed, so after a
@@ -79,29 +73,6 @@ impl<T: ?Sized> Tube<T> {
         self.task(payload).front().put()
     }
 
-    /// Puts several tasks in one step, all or none, at most 65 536.
-    ///
-    /// ```
-    /// use tubewell::Queue;
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let tube = Queue::in_memory()?.tube("letters")?;
-    /// let ids = tube.put_many([b"a".to_vec(), b"b".to_vec(), b"c".to_vec()])?;
-    /// assert_eq!((ids.len(), tube.len()?), (3, 3));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`put`](Tube::put), and then none was put; [`Invalid`](ErrorKind::Invalid) for more than
-    /// 65 536.
-    pub fn put_many<B: Borrow<T>>(
-        &self,
-        payloads: impl IntoIterator<Item = B>,
-    ) -> Result<Vec<TaskId>> {
-        self.batch(payloads).put()
-    }
-
     /// Puts a task and does not wait for the sync; [`Receipt::wait`] does.
     ///
     /// ```
@@ -127,115 +98,9 @@ impl<T: ?Sized> Tube<T> {
         NewTask::of(self, payload)
     }
 
-    /// Starts a put of several tasks with common options. `key`, `front` and `wait_for_room` exist
-    /// for a single task only: a batch does not wait.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tubewell::Queue;
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let tube = Queue::in_memory()?.tube("letters")?;
-    /// tube.put(b"one")?;
-    /// let urgent = tube
-    ///     .batch([b"two".to_vec(), b"three".to_vec()])
-    ///     .priority(-1) // smaller first
-    ///     .ttr(Duration::from_secs(60))
-    ///     .put()?;
-    /// assert_eq!(tube.take()?.id(), urgent[0]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn batch<B: Borrow<T>>(
-        &self,
-        payloads: impl IntoIterator<Item = B>,
-    ) -> NewTask<'_, T, Vec<B>> {
-        // One more than the limit, so that an endless iterator is refused.
-        let payload = payloads.into_iter().take(BATCH_TASKS_MAX + 1).collect();
-        NewTask::of(self, payload)
-    }
-
-    /// Starts a put of several tasks with options of their own, all or none, in one step. The
-    /// options of the batch are for those that a task does not set.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tubewell::{ErrorKind, Queue};
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let tube = Queue::in_memory()?.tube("letters")?;
-    /// let ids = tube
-    ///     .batch_of([
-    ///         tube.task(b"later").delay(Duration::from_secs(60)),
-    ///         tube.task(b"first").priority(-1).key("ada"),
-    ///         tube.task(b"second").group("post"),
-    ///     ])
-    ///     .ttr(Duration::from_secs(60)) // of all three
-    ///     .put()?;
-    /// assert_eq!(tube.take()?.id(), ids[1]);
-    ///
-    /// let wrong = [tube.task(b"fine"), tube.task(b"not").ttl(Duration::ZERO)];
-    /// let refused = tube.batch_of(wrong).put().unwrap_err();
-    /// assert_eq!((refused.kind(), refused.index()), (ErrorKind::Invalid, Some(1)));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn batch_of<'a>(
-        &'a self,
-        tasks: impl IntoIterator<Item = NewTask<'a, T>>,
-    ) -> NewTask<'a, T, TaskList<'a, T>> {
-        let payload = TaskList(tasks.into_iter().take(BATCH_TASKS_MAX + 1).collect());
-        NewTask::of(self, payload)
-    }
-
-    /// Puts all tasks of an iterator, in groups, with bounded memory: a group has up to 1024 tasks
-    /// or 1 MiB of payloads, and is put in one step. Returns how many it has put, after the last of
-    /// them is as durable as the handle asks.
-    ///
-    /// The tasks of a group can be taken while the iterator goes on. If the iterator panics, the
-    /// groups before that are put.
-    ///
-    /// ```
-    /// use tubewell::Queue;
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let tube = Queue::in_memory()?.tube("letters")?;
-    /// let put = tube.put_all((0..5000).map(|number: u32| number.to_string().into_bytes()))?;
-    /// assert_eq!((put, tube.len()?), (5000, 5000));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`put`](Tube::put). The groups before it stay: [`Error::tasks_put`] returns how many
-    /// tasks they have.
-    pub fn put_all<B: Borrow<T>>(&self, payloads: impl IntoIterator<Item = B>) -> Result<u64> {
-        let core = &self.hold.core;
-        let (mut payloads, mut put, mut last) = (payloads.into_iter(), 0, None);
-        let ended = loop {
-            let group = group_of::<T, B>(&mut payloads);
-            if group.is_empty() {
-                break Ok(());
-            }
-            let tasks = group.len() as u64;
-            match self.batch(group).submit(|_, op| StagedPut::new(core).apply(op)) {
-                Ok((_, mark)) => (put, last) = (put + tasks, Some(mark)),
-                Err(error) => break Err(error),
-            }
-        };
-        let ended = ended.or_else(|error| core.refused(error, self.durability));
-        // What is reported as put is synced, also before an error.
-        let synced = match last.filter(|_| self.durability == Durability::Durable) {
-            Some(mark) => self.name_errors("put", core.wait(mark)),
-            None => Ok(()),
-        };
-        synced.and(ended).map_err(|error| error.after_puts(put))?;
-        Ok(put)
-    }
-
     /// Writes the encoded payload into a row, and its place.
     #[inline]
-    fn fill<'a>(
+    pub(super) fn fill<'a>(
         &self,
         row: &mut NewRow<'a>,
         payload: &'a T,
@@ -261,25 +126,12 @@ impl<T: ?Sized> Tube<T> {
     }
 }
 
-/// The next payloads of an iterator, up to the bounds of one group.
-fn group_of<T: ?Sized, B: Borrow<T>>(payloads: &mut impl Iterator<Item = B>) -> Vec<B> {
-    let (mut group, mut bytes) = (Vec::new(), 0);
-    while group.len() < GROUP_TASKS
-        && bytes < GROUP_BYTES
-        && let Some(payload) = payloads.next()
-    {
-        bytes += size_of_val::<T>(payload.borrow());
-        group.push(payload);
-    }
-    group
-}
-
 /// What a row borrows besides the caller's payload.
 #[derive(Default)]
-struct Backing<'a> {
-    buffer: Vec<u8>,
-    place: Option<Place>,
-    extras: Option<Extras<'a>>,
+pub(super) struct Backing<'a> {
+    pub(super) buffer: Vec<u8>,
+    pub(super) place: Option<Place>,
+    pub(super) extras: Option<Extras<'a>>,
 }
 
 /// A put with options: of one task, from [`Tube::task`], of a `Vec` of payloads, from
@@ -312,15 +164,15 @@ struct Backing<'a> {
 /// ```
 #[must_use = "nothing is put before `put`"]
 pub struct NewTask<'a, T: ?Sized = [u8], P = &'a T> {
-    tube: &'a Tube<T>,
-    payload: P,
-    row: NewRow<'a>,
+    pub(super) tube: &'a Tube<T>,
+    pub(super) payload: P,
+    pub(super) row: NewRow<'a>,
     /// Usually none.
     pub(super) extras: Option<Box<Extras<'a>>>,
     /// The guard of the caller's lease on the task of the key.
     pub(super) holding: Option<&'a Lease>,
-    durability: Durability,
-    room: Wait<'a>,
+    pub(super) durability: Durability,
+    pub(super) room: Wait<'a>,
 }
 
 // What one task and a batch have in common.
@@ -564,68 +416,6 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     }
 }
 
-/// The put of a batch.
-// A batch does not wait for room: the single puts of its tube would stand behind it until there is
-// room for all of its tasks.
-impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
-    /// Puts the tasks in one step, all or none, at most 65 536. Returns their ids in the batch's
-    /// order.
-    ///
-    /// # Errors
-    /// As [`put`](NewTask::put) of one task, and then none was put; [`Invalid`](ErrorKind::Invalid)
-    /// for more than 65 536.
-    pub fn put(self) -> Result<Vec<TaskId>> {
-        let durability = self.durability;
-        self.submit(|tube, op| {
-            let applied = StagedPut::new(&tube.hold.core).apply(op);
-            Ok(ids(&tube.hold.core.finish(op, applied, durability)?))
-        })
-    }
-}
-
-/// The tasks of a batch, each with options of its own, from [`Tube::batch_of`].
-pub struct TaskList<'a, T: ?Sized = [u8]>(Vec<NewTask<'a, T>>);
-
-impl<T: ?Sized> NewTask<'_, T, TaskList<'_, T>> {
-    /// Puts the tasks in one step, all or none, at most 65 536. Returns their ids in the batch's
-    /// order; the id of a task that was kept, where its [key](NewTask::key) exists.
-    ///
-    /// # Errors
-    /// As [`put`](NewTask::put) of one task, and then none was put: [`Error::index`] returns which
-    /// one was refused. [`Invalid`](ErrorKind::Invalid) for more than 65 536, and for a task of
-    /// another tube or one that says how long to wait for room or how durable it is.
-    pub fn put(self) -> Result<Vec<TaskId>> {
-        self.put_outcomes().map(|done| ids(&done))
-    }
-
-    /// Puts the tasks as [`put`](Self::put) does, and returns for each of them what happened to a
-    /// task with its key.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
-    pub fn put_outcomes(self) -> Result<Vec<Put>> {
-        let durability = self.durability;
-        self.submit(|tube, op| {
-            let applied = StagedPut::new(&tube.hold.core).apply(op);
-            Ok(tube.hold.core.finish(op, applied, durability)?.into_vec())
-        })
-    }
-}
-
-impl<T: ?Sized> NewTask<'_, T> {
-    /// Whether it may be a task of a batch of this tube.
-    fn listed(&self, tube: &Tube<T>) -> Result<()> {
-        let text = match self {
-            _ if *self.tube != *tube => "it is of another tube",
-            _ if !self.room.is_none() => "only a single put waits for room",
-            _ if self.holding.is_some() => "only a single put takes the guard of its task",
-            _ if self.durability != tube.durability => "the batch has one durability",
-            _ => return Ok(()),
-        };
-        Err(Error::new(ErrorKind::Invalid).because(text))
-    }
-}
-
 /// What the tasks of a put have in common.
 pub(super) type Common<'a> = (NewRow<'a>, Option<&'a Extras<'a>>);
 
@@ -660,60 +450,6 @@ impl<T: ?Sized> Payloads<T> for &T {
     }
 }
 
-/// A row of each task of a batch: `common`, which `fill` changes for the task. An error names the
-/// task by its index.
-fn filled<'a, I>(
-    tasks: &'a [I],
-    (mut common, extras): Common<'a>,
-    backings: &'a mut Vec<Backing<'a>>,
-    fill: impl Fn(&'a I, &mut NewRow<'a>, &'a mut Backing<'a>) -> Result<()>,
-) -> Result<Vec<NewRow<'a>>> {
-    common.extras = extras;
-    backings.resize_with(tasks.len(), Backing::default);
-    let mut rows = Vec::with_capacity(tasks.len());
-    for (task, backing) in tasks.iter().zip(backings) {
-        let mut row = common;
-        fill(task, &mut row, backing).map_err(|error| error.at_index(rows.len()))?;
-        rows.push(row);
-    }
-    Ok(rows)
-}
-
-impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
-    fn rows<R>(
-        &self,
-        tube: &Tube<T>,
-        common: Common<'_>,
-        then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
-    ) -> Result<R> {
-        let mut backings = Vec::new();
-        then(&filled(self, common, &mut backings, |payload, row, backing| {
-            tube.fill(row, payload.borrow(), (&mut backing.buffer, &mut backing.place))
-        })?)
-    }
-}
-
-impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
-    fn rows<R>(
-        &self,
-        tube: &Tube<T>,
-        common: Common<'_>,
-        then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
-    ) -> Result<R> {
-        let mut backings = Vec::new();
-        then(&filled(&self.0, common, &mut backings, |task, row, backing| {
-            task.listed(tube)?;
-            let Backing { buffer, place, extras } = backing;
-            *row = task.row.or(row);
-            row.extras = match (task.extras.as_deref(), row.extras) {
-                (Some(own), Some(common)) => Some(extras.insert(own.or(common))),
-                (own, common) => own.or(common),
-            };
-            task.tube.fill(row, task.payload, (buffer, place))
-        })?)
-    }
-}
-
 /// Runs a put whose caller holds the task of its key. If the put is what ends that lease, the guard
 /// is not told.
 #[cold]
@@ -732,44 +468,15 @@ fn quietly(lease: &Lease, put: impl FnOnce() -> Result<Put>) -> Result<Put> {
 fn apply<T: ?Sized>(tube: &Tube<T>, op: &PutTasks<'_>, room: Wait<'_>) -> Result<(PutsDone, Mark)> {
     let mut put = StagedPut::new(&tube.hold.core);
     match put.apply(op) {
-        Err(error) if error.kind() == ErrorKind::Full => wait_for_room(tube, op, put, room, error),
+        Err(error) if error.kind() == ErrorKind::Full => put.wait_for_room(op, room, error),
         done => done,
     }
-}
-
-/// Runs the put again whenever it is its turn and there may be room, until it succeeds or its wait
-/// ends with the last refusal.
-#[cold]
-fn wait_for_room<T: ?Sized>(
-    tube: &Tube<T>,
-    op: &PutTasks<'_>,
-    mut put: StagedPut<'_>,
-    room: Wait<'_>,
-    mut full: Error,
-) -> Result<(PutsDone, Mark)> {
-    let core = &tube.hold.core;
-    let attempt = || {
-        // The limit may have been changed while it waited.
-        let durable_bytes_max = core.live.durable_bytes_max.load(Ordering::Relaxed);
-        match put.apply(&PutTasks { others_wait: false, durable_bytes_max, ..*op }) {
-            Err(error) if error.kind() == ErrorKind::Full => {
-                full = error;
-                Ok(None)
-            }
-            done => done.map(Some),
-        }
-    };
-    core.wait_for(&core.room, tube.number, 0, room, attempt)?.ok_or(full)
 }
 
 #[inline]
 pub(crate) fn one(done: &[Put]) -> Result<Put> {
     // One row in, one answer out.
     done.first().copied().ok_or_else(|| Error::new(ErrorKind::Broken))
-}
-
-pub(crate) fn ids(done: &[Put]) -> Vec<TaskId> {
-    done.iter().map(|done| done.id).collect()
 }
 
 debug!([T: ?Sized, P] NewTask<'_, T, P>, "NewTask", this, "tube": &this.tube.name);

@@ -1,8 +1,9 @@
 //! The application's tables and the queue's verbs in one commit. The only file outside the store
 //! that names redb, and only for the application's own tables.
 
+use crate::api::batch::{TaskList, ids};
 use crate::api::lease::Lease;
-use crate::api::put::{NewTask, Payloads, TaskList, ids, one};
+use crate::api::put::{NewTask, Payloads, one};
 use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
 use crate::api::ticket_handle::TicketHandle;

@@ -5,6 +5,7 @@ mod details;
 mod task;
 mod history;
 mod report;
+mod progress;
 mod state;
 mod done;
 mod consumer;
@@ -13,11 +14,10 @@ mod setting;
 pub(crate) use consumer::ConsumerRow;
 pub(crate) use done::DoneRow;
 pub(crate) use history::{HistoryRow, StoredHistory};
+pub(crate) use progress::{FailureRow, Homed, StoredHome, TaskProgress};
 pub(crate) use report::{ReportRow, StoredReports};
 pub(crate) use setting::SettingRow;
-pub(crate) use state::{
-    Away, BuriedRow, DelayedRow, FailureRow, Homed, StoredHome, TakenRow, TaskProgress,
-};
+pub(crate) use state::{Away, BuriedRow, DelayedRow, TakenRow};
 pub(crate) use task::{
     Labels, PayloadPlace, PositionRow, TaskRow, Times, dropped_section, label_section,
     labelled_section, moved_section, replaced_section,

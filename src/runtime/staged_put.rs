@@ -10,8 +10,10 @@ use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::pipeline::submit;
 use crate::runtime::shared::Shared;
-use crate::words::error::{ErrorKind, Result};
+use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{BATCH_TASKS_MAX, PIECES_OF_STEP};
+use crate::words::sync::Ordering;
+use crate::words::wait::Wait;
 
 /// What each put of an op did.
 pub(crate) type PutsDone = <PutTasks<'static> as Op>::Done;
@@ -39,6 +41,30 @@ impl<'a> StagedPut<'a> {
             return self.core.apply(put);
         }
         self.apply_large(put)
+    }
+
+    /// Runs the put again whenever it is its turn and there may be room, until it succeeds or its
+    /// wait ends with the last refusal.
+    #[cold]
+    pub(crate) fn wait_for_room(
+        mut self,
+        op: &PutTasks<'_>,
+        room: Wait<'_>,
+        mut full: Error,
+    ) -> Result<(PutsDone, Mark)> {
+        let core = self.core;
+        let attempt = || {
+            // The limit may have been changed while it waited.
+            let durable_bytes_max = core.live.durable_bytes_max.load(Ordering::Relaxed);
+            match self.apply(&PutTasks { others_wait: false, durable_bytes_max, ..*op }) {
+                Err(error) if error.kind() == ErrorKind::Full => {
+                    full = error;
+                    Ok(None)
+                }
+                done => done.map(Some),
+            }
+        };
+        core.wait_for(&core.room, op.tube, 0, room, attempt)?.ok_or(full)
     }
 
     #[cold]

@@ -1,7 +1,8 @@
 //! The row of a finished task that its tube keeps.
 
 use crate::format::pack::{Packer, Unpacker, Value, bits};
-use crate::format::row::state::{Away, Homed, StoredHome, TaskProgress};
+use crate::format::row::progress::{Homed, StoredHome, TaskProgress};
+use crate::format::row::state::Away;
 
 /// A finished task that its tube keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
