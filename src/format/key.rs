@@ -5,9 +5,17 @@
 mod rank;
 mod tag;
 mod apart;
+mod index;
 
 pub(crate) use apart::{
-    ReportPart, history, history_number, history_of, moved, report, reports_of,
+    ReportPart, history, history_number, history_of, moved, of_piece, piece, pieces_of,
+    pieces_of_payload, report, reports_of,
+};
+pub(crate) use index::{
+    after_time, buried_group, buried_group_beside, buried_group_of, buried_time, done_time, failed,
+    failed_beside, failed_of, failure_group, failure_group_of, key, key_beside, key_of, kind,
+    kind_in, kind_of, queue_key, queue_key_beside, queue_key_of, run_of_failed, time_of,
+    trashed_time,
 };
 pub(crate) use rank::{Home, Order, Rank};
 pub(crate) use tag::{ByTag, Tag, TagScope};
@@ -386,86 +394,8 @@ pub(crate) fn due(run: Run, what: Deadline, when: u64, id: TaskId) -> Key {
     with_id(with_number(due_of(run, what), when), id)
 }
 
-/// The tag of the rows of the callers' keys in a tube, of tasks that count or of the others.
-fn key_tag(counts: bool) -> Tag {
-    if counts { Tag::Key } else { Tag::KeyUncounted }
-}
-
-/// The beginning of the rows of one caller's key in a tube, of tasks that count or of the others.
-pub(crate) fn key_of(run: Run, text: &str, counts: bool) -> Key {
-    with_label(in_run(key_tag(counts), run), text)
-}
-
-pub(crate) fn key(run: Run, text: &str, counts: bool, id: TaskId) -> Key {
-    with_id(key_of(run, text, counts), id)
-}
-
-/// The same in the whole queue, of the tubes whose keys are unique there.
-pub(crate) fn queue_key_of(text: &str, counts: bool) -> Key {
-    let mut key = with_label(tagged(Tag::KeyOfQueue, &[]), text);
-    key.push(u8::from(!counts));
-    key
-}
-
-pub(crate) fn queue_key(text: &str, counts: bool, id: TaskId) -> Key {
-    with_id(queue_key_of(text, counts), id)
-}
-
-/// The key of [`queue_key`] that belongs to a key of [`key`].
-pub(crate) fn queue_key_beside(key: &[u8]) -> Option<Key> {
-    let range = Range::holding(key)?;
-    let counts = range.tag == Tag::Key;
-    let text = key.get(RUN_PREFIX..key.len().checked_sub(8)?)?;
-    let mut beside = tagged(Tag::KeyOfQueue, text);
-    beside.push(u8::from(!counts));
-    Some(with_id(beside, id_of(key)?))
-}
-
-/// The key of [`key`] in a tube that belongs to a key of [`queue_key`].
-pub(crate) fn key_beside(queue_key: &[u8], run: Run) -> Option<Key> {
-    let (text, id) = queue_key.get(1..)?.split_last_chunk::<8>()?;
-    let (uncounted, text) = text.split_last()?;
-    let mut beside = in_run(key_tag(*uncounted == 0), run);
-    beside.extend_from_slice(text);
-    beside.extend_from_slice(id);
-    Some(beside)
-}
-
-/// The beginning of the rows of the tasks of one kind.
-pub(crate) fn kind_of(run: Run, kind: &str) -> Key {
-    with_label(in_run(Tag::Kind, run), kind)
-}
-
-pub(crate) fn kind(run: Run, kind: &str, id: TaskId) -> Key {
-    with_id(kind_of(run, kind), id)
-}
-
-/// The kind in a key of [`kind`].
-pub(crate) fn kind_in(key: &[u8]) -> Option<&str> {
-    label_in(key)
-}
-
-fn with_text(mut key: Key, text: &str) -> Key {
-    key.extend_from_slice(&(text.len() as u16).to_be_bytes());
-    key.extend_from_slice(text.as_bytes());
-    key
-}
-
-pub(crate) fn buried_time(run: Run, time: u64, id: TaskId) -> Key {
-    with_id(with_number(in_run(Tag::BuriedTime, run), time), id)
-}
-
 pub(crate) fn done(run: Run, id: TaskId) -> Key {
     numbers(Tag::Done, run, [id.get()])
-}
-
-pub(crate) fn done_time(run: Run, time: u64, id: TaskId) -> Key {
-    numbers(Tag::DoneTime, run, [time, id.get()])
-}
-
-/// The time in a key of [`done_time`] or [`buried_time`].
-pub(crate) fn time_of(key: &[u8]) -> Option<u64> {
-    Some(u64::from_be_bytes(key.get(RUN_PREFIX..RUN_PREFIX + 8)?.try_into().ok()?))
 }
 
 /// The key of the bytes of the tasks that a run keeps in the state of this tag.
@@ -473,111 +403,6 @@ pub(crate) fn kept(run: Run, state: Tag) -> Key {
     let mut key = in_run(Tag::Kept, run);
     key.push(state as u8);
     key
-}
-
-pub(crate) fn trashed_time(run: Run, time: u64, id: TaskId) -> Key {
-    with_id(with_number(in_run(Tag::TrashedTime, run), time), id)
-}
-
-/// The beginning of the rows of the buried tasks of one failure group.
-pub(crate) fn buried_group_of(run: Run, group: &str) -> Key {
-    with_text(in_run(Tag::BuriedGroup, run), group)
-}
-
-pub(crate) fn buried_group(run: Run, group: &str, time: u64, id: TaskId) -> Key {
-    with_id(with_number(buried_group_of(run, group), time), id)
-}
-
-/// The first key after those of this time and before, of keys that begin with `prefix` and go on
-/// with a time.
-pub(crate) fn after_time(prefix: &[u8], time: u64) -> Key {
-    match time.checked_add(1) {
-        Some(next) => with_number(copy(prefix), next),
-        None => end_of(prefix),
-    }
-}
-
-/// The key of the count of a failure group.
-pub(crate) fn failure_group(run: Run, group: &str) -> Key {
-    with_text(in_run(Tag::FailureGroup, run), group)
-}
-
-/// The failure group in a key of [`buried_group`] or [`failure_group`].
-pub(crate) fn failure_group_of(key: &[u8]) -> Option<&str> {
-    text_of(key.get(RUN_PREFIX..)?)
-}
-
-fn text_of(rest: &[u8]) -> Option<&str> {
-    let (length, rest) = rest.split_first_chunk()?;
-    std::str::from_utf8(rest.get(..usize::from(u16::from_be_bytes(*length)))?).ok()
-}
-
-/// The tag of the queue's rows about buried tasks of this run.
-fn failed_tag(run: Run) -> Tag {
-    if run.is_temporary() { Tag::FailedTemporary } else { Tag::Failed }
-}
-
-/// The beginning of the queue's rows about the buried tasks of one failure group, in durable or in
-/// temporary tubes.
-pub(crate) fn failed_of(run: Run, group: &str) -> Key {
-    with_text(tagged(failed_tag(run), &[]), group)
-}
-
-pub(crate) fn failed(run: Run, group: &str, time: u64, id: TaskId) -> Key {
-    let mut key = with_number(failed_of(run, group), time);
-    key.extend_from_slice(&run.0.to_be_bytes());
-    with_id(key, id)
-}
-
-/// The key of [`failed`] that belongs to a key of [`buried_group`].
-pub(crate) fn failed_beside(buried_group: &[u8]) -> Option<Key> {
-    let run = Range::holding(buried_group)?.run?;
-    let end = buried_group.len().checked_sub(8)?;
-    let mut key = tagged(failed_tag(run), &[]);
-    key.extend_from_slice(buried_group.get(RUN_PREFIX..end)?);
-    key.extend_from_slice(&run.0.to_be_bytes());
-    Some(with_id(key, id_of(buried_group)?))
-}
-
-/// The key of [`buried_group`] that belongs to a key of [`failed`].
-pub(crate) fn buried_group_beside(failed: &[u8]) -> Option<Key> {
-    let (before, run_and_id) = failed.split_at_checked(failed.len().checked_sub(12)?)?;
-    let run = Run(u32::from_be_bytes(run_and_id.get(..4)?.try_into().ok()?));
-    let mut key = in_run(Tag::BuriedGroup, run);
-    key.extend_from_slice(before.get(1..)?);
-    Some(with_id(key, id_of(failed)?))
-}
-
-/// The run in a key of [`failed`].
-pub(crate) fn run_of_failed(failed: &[u8]) -> Option<Run> {
-    let run = failed.get(failed.len().checked_sub(12)?..)?.first_chunk()?;
-    Some(Run(u32::from_be_bytes(*run)))
-}
-
-/// The beginning of the keys of the pieces of one payload of a task.
-pub(crate) fn pieces_of_payload(run: Run, id: TaskId, generation: u32) -> Key {
-    let mut key = pieces_of(run, id);
-    key.extend_from_slice(&generation.to_be_bytes());
-    key
-}
-
-/// The beginning of the keys of all pieces of a task of this run.
-pub(crate) fn pieces_of(run: Run, id: TaskId) -> Key {
-    let tag = if run.is_temporary() { Tag::PieceTemporary } else { Tag::Piece };
-    tagged(tag, &id.get().to_be_bytes())
-}
-
-pub(crate) fn piece(run: Run, id: TaskId, generation: u32, number: u32) -> Key {
-    let mut key = pieces_of_payload(run, id, generation);
-    key.extend_from_slice(&number.to_be_bytes());
-    key
-}
-
-/// The id, the generation and the number in the key of a piece.
-pub(crate) fn of_piece(key: &[u8]) -> Option<(TaskId, u32, u32)> {
-    let mut key = Unpacker::new(key.get(1..)?);
-    let (id, generation, number) = (TaskId::new(key.u64()?), key.u32()?, key.u32()?);
-    key.end((id, generation, number))
 }
 
 /// The beginning of all leases of one consumer in one tube.

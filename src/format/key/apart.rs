@@ -2,12 +2,39 @@
 //! under another key. Those of temporary tubes have tags of their own.
 
 use super::{Key, Run, Tag, tagged};
+use crate::format::pack::Unpacker;
 use crate::words::task::TaskId;
 
 /// The key of the row that leads to a task which came from another tube.
 pub(crate) fn moved(run: Run, id: TaskId) -> Key {
     let tag = if run.is_temporary() { Tag::MovedTemporary } else { Tag::Moved };
     tagged(tag, &id.get().to_be_bytes())
+}
+
+/// The beginning of the keys of the pieces of one payload of a task.
+pub(crate) fn pieces_of_payload(run: Run, id: TaskId, generation: u32) -> Key {
+    let mut key = pieces_of(run, id);
+    key.extend_from_slice(&generation.to_be_bytes());
+    key
+}
+
+/// The beginning of the keys of all pieces of a task of this run.
+pub(crate) fn pieces_of(run: Run, id: TaskId) -> Key {
+    let tag = if run.is_temporary() { Tag::PieceTemporary } else { Tag::Piece };
+    tagged(tag, &id.get().to_be_bytes())
+}
+
+pub(crate) fn piece(run: Run, id: TaskId, generation: u32, number: u32) -> Key {
+    let mut key = pieces_of_payload(run, id, generation);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The id, the generation and the number in the key of a piece.
+pub(crate) fn of_piece(key: &[u8]) -> Option<(TaskId, u32, u32)> {
+    let mut key = Unpacker::new(key.get(1..)?);
+    let (id, generation, number) = (TaskId::new(key.u64()?), key.u32()?, key.u32()?);
+    key.end((id, generation, number))
 }
 
 /// The beginning of the keys of the entries of a task's history.
