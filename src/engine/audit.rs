@@ -5,7 +5,6 @@
 use crate::engine::context::sound;
 use crate::engine::pieces::owner_of;
 use crate::engine::query;
-use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
@@ -442,7 +441,7 @@ fn durable_bytes(view: &dyn View, report: Findings<'_>) -> Result<()> {
     for tag in Tag::TASKS {
         let mut rows = Scan::over(Range::of(tag));
         while let Some(met) = rows.next(view)?.filter(|(key, _)| !key::is_temporary(key)) {
-            match transition::payload_bytes(view, met)? {
+            match payloads::counted_bytes(view, met)? {
                 Some(own) => bytes = bytes.saturating_add(own),
                 None => unknown = true,
             }

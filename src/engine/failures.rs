@@ -144,3 +144,13 @@ pub(crate) fn groups_from(
     }
     Ok((groups, Some(at)))
 }
+
+/// Removes the queue's row about a buried task when a sweep removes its row under the run.
+pub(crate) fn forget_failed(ctx: &mut OpContext<'_>, buried_group: &[u8]) -> Result<()> {
+    if let Some(key) = key::failed_beside(buried_group)
+        && ctx.row(&key)?.is_some()
+    {
+        ctx.remove(key);
+    }
+    Ok(())
+}

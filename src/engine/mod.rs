@@ -35,6 +35,7 @@ pub(crate) mod history;
 pub(crate) mod failures;
 pub(crate) mod retention;
 pub(crate) mod trash;
+pub(crate) mod state_rows;
 pub(crate) mod transition;
 pub(crate) mod finish;
 pub(crate) mod explain;

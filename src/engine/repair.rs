@@ -11,7 +11,7 @@ use crate::engine::settle::buried;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{history, kinds, lookup, position, reports, retention};
+use crate::engine::{history, kinds, lookup, position, reports, retention, state_rows};
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::row::{
     self, ConsumerRow, DelayedRow, DoneRow, Labels, PayloadPlace, TakenRow, TaskProgress, TaskRow,
@@ -191,7 +191,7 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     // Its own row leaves the fresh ones, because the task may stand between tasks that are fresh.
     let apart = Home { is_fresh: false, ..home };
     let task = TaskRef { group, ..TaskRef::new(tube, id, (apart, place), &raw, row) };
-    let own_state = transition::state_key(&task, &state);
+    let own_state = state_rows::state_key(&task, &state);
     let is_misplaced = matches!(state, TaskState::Fresh(_)) && place != home.rank;
     if is_misplaced || lookup::state_row(ctx, tube, id, own_state.as_ref())?.is_some() {
         return Ok(());

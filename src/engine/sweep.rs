@@ -3,7 +3,7 @@
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeRef;
-use crate::engine::{keys, pieces, query, settle, stored, transition};
+use crate::engine::{failures, keys, pieces, query, settle, stored, transition};
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::row::{TaskRow, WorkRow};
 use crate::format::{Met, Range, Scan, Tag, View};
@@ -113,7 +113,7 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
                     }
                 }
             } else if tag == Tag::BuriedGroup {
-                transition::forget_failed(ctx, &met.0)?;
+                failures::forget_failed(ctx, &met.0)?;
             } else if let Tag::Key | Tag::KeyUncounted = tag {
                 keys::forget(ctx, &met.0)?;
             }

@@ -6,7 +6,7 @@ use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, groups, keys, lookup, position, query, settle, transition};
+use crate::engine::{fresh, groups, keys, lookup, position, query, settle, state_rows, transition};
 use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
 use crate::format::{Met, Tag, Value, View};
@@ -225,7 +225,7 @@ fn enter_group(
     standing: &TaskState,
 ) -> Result<()> {
     let (tube, most) = (task.tube, u64::from(task.tube.row.options.in_flight));
-    let own = transition::in_flight(Some(standing)).unsigned_abs();
+    let own = state_rows::in_flight(Some(standing)).unsigned_abs();
     if groups::in_flight(ctx, tube, group)?.saturating_sub(own) >= most {
         return Err(refused(
             task.id,

@@ -2,109 +2,28 @@
 //! its state, or none while it is fresh; the other rows of a state (the group's line,
 //! the holder's list) are derived here and nowhere else.
 
-use crate::engine::context::{EventSubscribers, OpContext, sound};
+use crate::engine::context::OpContext;
 use crate::engine::effects::{Change, NextDue};
 use crate::engine::pieces;
+use crate::engine::state_rows::{due_row, in_flight, index_keys, key_at, state_key, state_row};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{
-    failures, fresh, groups, history, keys, kinds, lookup, query, reports, retention, trash,
-};
+use crate::engine::{failures, fresh, groups, history, keys, kinds, reports, retention, trash};
 use crate::format::key::{self, Key, Rank, Run};
-use crate::format::row::{StoredHome, TakenRow, TaskRow};
-use crate::format::{Deadline, Met, Range, Scan, Value, View};
+use crate::format::row::{TakenRow, TaskRow};
+use crate::format::{Deadline, Value, View};
 use crate::words::clock::NEVER;
-use crate::words::error::{ErrorKind, Result};
-use crate::words::sync::Arc;
+use crate::words::error::Result;
 use crate::words::task::{Cause, TaskId};
 use crate::words::unique::Unique;
-use smallvec::SmallVec;
 use std::mem::discriminant;
 
-/// The most tasks that one more removes: more than one, so that a tube comes back under its limits
-/// after a task of many bytes.
-const TRIMMED_MAX: usize = 4;
+mod trim;
+mod notes;
 
-/// The key of the row that gives a standing; `None` for a fresh task.
-#[inline(always)]
-pub(crate) fn state_key(task: &TaskRef<'_>, standing: &TaskState) -> Option<Key> {
-    let (run, id) = (task.tube.run(), task.id);
-    Some(match standing {
-        TaskState::Fresh(_) => return None,
-        TaskState::Ready(_) => lookup::ready_key(task.tube, task.group, &task.place, id),
-        TaskState::Delayed(_) => key::delayed(run, id),
-        TaskState::Taken(_) => key::taken(run, id),
-        TaskState::Buried(_) => key::buried(run, &task.place, id),
-        TaskState::Done(_) => key::done(run, id),
-        TaskState::Trashed(_) => key::trashed(run, &task.place, id),
-    })
-}
+pub(crate) use trim::retire;
 
-/// The same of the task at another rank.
-#[cold]
-fn key_at(task: &TaskRef<'_>, place: Rank, standing: &TaskState) -> Option<Key> {
-    state_key(&TaskRef { place, ..*task }, standing)
-}
-
-/// The row that gives a standing; `None` for a fresh task.
-#[inline]
-pub(crate) fn state_row(task: &TaskRef<'_>, standing: &TaskState) -> Option<(Key, Value)> {
-    let key = state_key(task, standing)?;
-    let home = &StoredHome::new(&task.home, &task.place);
-    let value = match standing {
-        TaskState::Fresh(_) => return None,
-        TaskState::Ready(head) => head.encode(home),
-        TaskState::Delayed(delayed) => delayed.encode(&task.away(), home),
-        TaskState::Taken(taken) => taken.encode(&task.away(), home),
-        TaskState::Buried(row) | TaskState::Trashed(row) => row.encode(home),
-        TaskState::Done(done) => done.encode(&task.away(), home),
-    };
-    Some((key, value))
-}
-
-/// The row of a deadline of a task in this state. That of the end of a delay is a copy of the row
-/// of the state, because many delays may end at once: a row that is read by its id is far from the
-/// one before it.
-pub(crate) fn due_row(task: &TaskRef<'_>, standing: &TaskState, what: Deadline) -> Value {
-    match what {
-        Deadline::Delay | Deadline::RunAt => {
-            state_row(task, standing).map_or(Value::EMPTY, |(_, row)| row)
-        }
-        Deadline::Ttr | Deadline::Ttl => Value::EMPTY,
-    }
-}
-
-pub(crate) fn in_flight(standing: Option<&TaskState>) -> i64 {
-    match standing {
-        Some(TaskState::Taken(_)) => 1,
-        Some(TaskState::Delayed(row)) => i64::from(row.holds_group),
-        _ => 0,
-    }
-}
-
-/// The keys of the other index rows of a state: the holder of its lease, of a buried task the time
-/// of its bury and the group of its failure, in its tube and in the whole queue, and of a finished
-/// one and of one in the trash its time. A plain task has none before.
-pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> SmallVec<[Key; 3]> {
-    let (run, id) = (task.tube.run(), task.id);
-    let mut keys = SmallVec::new();
-    match standing {
-        TaskState::Taken(row) if row.holder != 0 => keys.push(key::held(run, row.holder, id)),
-        TaskState::Buried(row) => {
-            keys.push(key::buried_time(run, row.time, id));
-            if let Some(group) = row.failure_group() {
-                keys.push(key::buried_group(run, group, row.time, id));
-                keys.push(key::failed(run, group, row.time, id));
-            }
-        }
-        TaskState::Done(row) => keys.push(key::done_time(run, row.time, id)),
-        TaskState::Trashed(row) => keys.push(key::trashed_time(run, row.time, id)),
-        _ => {}
-    }
-    keys
-}
-
-/// Whether a state has such rows.
+/// Whether a state has rows by which it is found.
 fn has_index(standing: Option<&TaskState>) -> bool {
     match standing {
         Some(TaskState::Taken(row)) => row.holder != 0,
@@ -342,21 +261,6 @@ pub(crate) fn erase(
     Ok(())
 }
 
-/// Removes a task that has ended, because its tube keeps it no longer. Calls that wait for its end
-/// get it as it was.
-#[cold]
-pub(crate) fn retire(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, from: &TaskState) -> Result<()> {
-    if ctx.known.is_awaited(task.id) {
-        let found = query::info(ctx, task.tube, task.id, ctx.now).and_then(|found| {
-            let payload = found.payload(ctx, task.tube)?.read(ctx)?;
-            Ok(found.with(payload))
-        });
-        let found = sound(found)?;
-        ctx.effects().retired.extend(found);
-    }
-    erase(ctx, task, from, Cause::Retention)
-}
-
 /// Removes the row that leads to a task, if it came from another tube.
 pub(crate) fn forget_moved(
     ctx: &mut OpContext<'_>,
@@ -454,41 +358,6 @@ impl<'a> Transition<'a> {
             Some(TaskState::Buried(_) | TaskState::Done(_)) => self.trim(ctx),
             _ => Ok(()),
         }
-    }
-
-    /// Removes the tasks that ended first while there are more than the tube keeps, but not the one
-    /// that has just ended.
-    #[cold]
-    fn trim(&self, ctx: &mut OpContext<'_>) -> Result<()> {
-        let (tube, last) = (self.task.tube, self.task.id);
-        let Some(tag) = self.to.and_then(retention::tag_of) else { return Ok(()) };
-        // The other case is that it was updated, and has ended before.
-        if ctx.effects().retires_none || self.from.and_then(retention::tag_of) == Some(tag) {
-            return Ok(());
-        }
-        let mut rows = Scan::over(tube.range(retention::by_time(tag)));
-        for _ in 0..TRIMMED_MAX {
-            if !retention::is_over(ctx, tube, tag)? {
-                break;
-            }
-            let Some((met, _)) = rows.next(ctx)? else { break };
-            let Some(id) = key::id_of(&met).filter(|id| *id != last) else { continue };
-            let found = match lookup::find(ctx, tube, id) {
-                // A dead index row, or a task that is damaged: it stays for its repair.
-                Err(error) if error.is_not_found() || error.kind() == ErrorKind::Damaged => {
-                    continue;
-                }
-                found => found?,
-            };
-            let is_of_it = retention::tag_of(&found.1) == Some(tag);
-            if let (Ok(task), true) = (found.0.task(tube), is_of_it)
-                // One for which calls wait goes with a later end.
-                && !(ctx.is_sweep_long() && ctx.known.is_awaited(id))
-            {
-                retire(ctx, &task, &found.1)?;
-            }
-        }
-        Ok(())
     }
 
     /// Moves the rows. After an error none has moved: a caller that continues finds the task where
@@ -615,19 +484,6 @@ impl<'a> Transition<'a> {
         }
     }
 
-    /// Notes what events say of the last step besides the step.
-    #[cold]
-    #[inline(never)]
-    fn note(
-        &self,
-        ctx: &mut OpContext<'_>,
-        cause: Cause,
-        wants: &dyn EventSubscribers,
-    ) -> Result<()> {
-        self.note_words(ctx, cause)?;
-        record_payload(ctx, self.task, wants)
-    }
-
     /// Records the plain step.
     #[inline(always)]
     fn publish(&self, ctx: &mut OpContext<'_>, cause: Cause) {
@@ -635,86 +491,4 @@ impl<'a> Transition<'a> {
         let (tube, task) = (self.task.tube.number, self.task.id);
         ctx.effects().changes.push(Change { tube, task, from, to, cause });
     }
-
-    /// Notes the words of the last step, if it has some.
-    fn note_words(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
-        let mut holders = self.to.into_iter().chain(self.from).map(TaskState::holder);
-        let holder = holders.find(|holder| *holder != 0).unwrap_or(0);
-        let payload_generation = self.task.read.map_or(0, |(_, row)| row.payload_generation());
-        let failure = self.failure(cause);
-        if holder == 0 && payload_generation == 0 && failure.is_none() {
-            return Ok(());
-        }
-        let kept = |text: &str| Some(text).filter(|text| !text.is_empty()).map(Box::from);
-        let holder = query::holder(ctx, holder)?.map(Box::from);
-        let (group, message) = failure.unwrap_or_default();
-        if let Some((step, notes)) = ctx.effects().notes_of_last() {
-            notes.say(step, |words| {
-                (words.holder, words.payload_generation) = (holder, payload_generation);
-                (words.failure_group, words.message) = (kept(group), kept(message));
-            });
-        }
-        Ok(())
-    }
-
-    /// The failure group and the text of a step by which a task fails or is set aside.
-    fn failure(&self, cause: Cause) -> Option<(&'a str, &'a str)> {
-        match self.to? {
-            TaskState::Buried(row) | TaskState::Trashed(row)
-                if self.from.map(discriminant) != self.to.map(discriminant) =>
-            {
-                Some((row.reason.failure_group().unwrap_or_default(), row.reason.text()))
-            }
-            to if cause == Cause::Retry => {
-                let head = to.head();
-                let group = head.failure().map(|failure| failure.group).unwrap_or_default();
-                Some((group, &head.last_error))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Adds the payload to the last step, if it is wanted. A damaged or missing payload is left out and
-/// one that was not kept; an error means that nothing could be read, and ends the op.
-fn record_payload(
-    ctx: &mut OpContext<'_>,
-    task: &TaskRef<'_>,
-    wants: &dyn EventSubscribers,
-) -> Result<()> {
-    let is_dropped = task.read.is_some_and(|(_, row)| row.is_payload_dropped());
-    if !is_dropped
-        && wants.payloads_of(&task.tube.row.name)
-        && let Some(payload) = sound(task.content(ctx).and_then(|found| found.payload.read(ctx)))?
-    {
-        // A separate copy, because the row's memory may be shared with others.
-        let payload = Arc::from(&*payload);
-        if let Some((step, notes)) = ctx.effects().notes_of_last() {
-            notes.add_payload(step, payload, wants.bytes_kept());
-        }
-    }
-    Ok(())
-}
-
-/// Removes the queue's row about a buried task when a sweep removes its row under the run.
-pub(crate) fn forget_failed(ctx: &mut OpContext<'_>, buried_group: &[u8]) -> Result<()> {
-    if let Some(key) = key::failed_beside(buried_group)
-        && ctx.row(&key)?.is_some()
-    {
-        ctx.remove(key);
-    }
-    Ok(())
-}
-
-/// How many payload bytes are counted for the task of this row. If the row is damaged, the payload
-/// row states it, if there is one; otherwise it is unknown. The stored total may then be too high,
-/// never too low, and `check` reports it.
-pub(crate) fn payload_bytes(view: &dyn View, (key, row): Met) -> Result<Option<u64>> {
-    let run = Range::holding(&key).and_then(|range| range.run);
-    let (Some(run), Some(id)) = (run, key::id_of(&key)) else { return Ok(None) };
-    if let Some(task) = row.as_deref().and_then(TaskRow::decode) {
-        return Ok(Some(task.payload.bytes()));
-    }
-    let found = pieces::find(view, (run, id))?;
-    Ok(found.whole.map(|pieces| u64::from(pieces.bytes)))
 }

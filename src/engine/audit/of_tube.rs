@@ -5,7 +5,7 @@ use super::{About, Finding, Findings, Fix, Sum};
 use super::{NO_TASK, Remains, has_id, is_there};
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{groups, keys, query, retention, settle, transition};
+use crate::engine::{groups, keys, query, retention, settle, state_rows};
 use crate::format::key::{self, Key, Range, Work};
 use crate::format::row::{TakenRow, WorkRow};
 use crate::format::{Scan, Tag, Value, View, row};
@@ -137,7 +137,7 @@ impl<'a> Audit<'a> {
         if !self.ids.insert(id) {
             self.say_of(id, "it is in two states".to_owned(), Fix::Remove(key::copy(met)));
         }
-        if let Some((key, value)) = transition::state_row(task, standing) {
+        if let Some((key, value)) = state_rows::state_row(task, standing) {
             self.expect(tag, key, Some(value));
         }
         let own = if task.home.is_fresh { Tag::Fresh } else { Tag::Task };
@@ -147,10 +147,10 @@ impl<'a> Audit<'a> {
         }
         let deadlines = standing.deadlines(self.tube).into_iter();
         for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
-            let row = transition::due_row(task, standing, what);
+            let row = state_rows::due_row(task, standing, what);
             self.expect(Tag::Due, key::due(run, what, when, id), Some(row));
         }
-        for key in transition::index_keys(task, standing) {
+        for key in state_rows::index_keys(task, standing) {
             match Range::holding(&key) {
                 Some(Range { tag, run: Some(_) }) => self.expect(tag, key, Some(Value::EMPTY)),
                 _ if is_there(self.view, &key).unwrap_or(true) => {}
@@ -184,7 +184,7 @@ impl<'a> Audit<'a> {
         let Some(name) = task.group else { return };
         let turn = key::turn(self.tube.run(), &task.place, task.id);
         let group = self.groups.entry(name.to_owned()).or_default();
-        group.in_flight += transition::in_flight(Some(standing)) as u64;
+        group.in_flight += state_rows::in_flight(Some(standing)) as u64;
         if matches!(standing, TaskState::Ready(_))
             && group.first.as_ref().is_none_or(|first| turn < *first)
         {

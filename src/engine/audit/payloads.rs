@@ -304,3 +304,16 @@ fn regenerated(own: &Key, task: Option<TaskRow<'_>>) -> Fix {
     });
     mended.map_or(Fix::Nothing, |row| Fix::Set(key::copy(own), row))
 }
+
+/// How many payload bytes are counted for the task of this row. If the row is damaged, the payload
+/// row states it, if there is one; otherwise it is unknown. The stored total may then be too high,
+/// never too low, and `check` reports it.
+pub(super) fn counted_bytes(view: &dyn View, (key, row): Met) -> Result<Option<u64>> {
+    let run = Range::holding(&key).and_then(|range| range.run);
+    let (Some(run), Some(id)) = (run, key::id_of(&key)) else { return Ok(None) };
+    if let Some(task) = row.as_deref().and_then(TaskRow::decode) {
+        return Ok(Some(task.payload.bytes()));
+    }
+    let found = pieces::find(view, (run, id))?;
+    Ok(found.whole.map(|pieces| u64::from(pieces.bytes)))
+}

@@ -5,7 +5,7 @@ use super::{Mended, done};
 use crate::engine::audit::is_sound_report;
 use crate::engine::context::OpContext;
 use crate::engine::pieces::Owner;
-use crate::engine::{history, transition};
+use crate::engine::{history, state_rows};
 use crate::format::View;
 use crate::format::extension::Extension;
 use crate::format::key;
@@ -38,7 +38,7 @@ pub(super) fn count(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Mended 
     }
     let _fits = state.head_mut().set_reports(left);
     let task = stored.task(tube)?;
-    let Some((key, value)) = transition::state_row(&task, &state) else { return Ok(None) };
+    let Some((key, value)) = state_rows::state_row(&task, &state) else { return Ok(None) };
     if ctx.row(&key)?.and_then(|(_, row)| row).as_ref() != Some(&value) {
         ctx.set(key, value)?;
     }

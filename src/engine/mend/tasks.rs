@@ -8,7 +8,7 @@ use crate::engine::pieces::{self, Owner};
 use crate::engine::repair::{self, Repair};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{history, kinds, lookup, position, reports, settle, transition};
+use crate::engine::{history, kinds, lookup, position, reports, settle, state_rows, transition};
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::row::{BuriedRow, DoneRow, PositionRow, TaskProgress, TaskRow, dropped_section};
 use crate::format::{Range, Tag, Value, View};
@@ -75,7 +75,7 @@ fn keep_done(ctx: &mut OpContext<'_>, number: u32, at: &Key) -> Mended {
     let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
     let task = TaskRef::new(tube, id, (stored.home, stored.place), &raw, row);
     // It says besides what there is in the own row.
-    let Some((key, value)) = transition::state_row(&task, &state) else { return Ok(None) };
+    let Some((key, value)) = state_rows::state_row(&task, &state) else { return Ok(None) };
     ctx.set(own, raw.clone())?;
     ctx.set(key, value)?;
     found.discard_others(ctx, (tube.run(), id))?;
@@ -203,7 +203,7 @@ fn write_state(
     };
     let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
     let task = TaskRef::new(tube, id, (apart, place), &raw, row);
-    let Some((key, value)) = transition::state_row(&task, state) else { return Ok(None) };
+    let Some((key, value)) = state_rows::state_row(&task, state) else { return Ok(None) };
     // Its own row leaves the fresh ones, because the task may stand between tasks that are fresh.
     if own.is_some() && home.is_fresh {
         ctx.remove(key::task(run, &home, id));
@@ -293,7 +293,7 @@ pub(super) fn unfresh(ctx: &mut OpContext<'_>, number: u32, at: &Key) -> Mended 
     };
     let apart = Home { is_fresh: false, ..stored.home };
     let task = TaskRef { home: apart, ..stored.task(tube)? };
-    let Some((key, value)) = transition::state_row(&task, &TaskState::Ready(head)) else {
+    let Some((key, value)) = state_rows::state_row(&task, &TaskState::Ready(head)) else {
         return Ok(None);
     };
     ctx.remove(key::copy(at));

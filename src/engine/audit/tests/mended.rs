@@ -10,7 +10,7 @@ use crate::engine::mend::{Mend, RepairPlan};
 use crate::engine::stored::TaskState;
 use crate::engine::sweep::Sweep;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{lookup, transition};
+use crate::engine::{lookup, state_rows};
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::{PIECE_BYTES_MAX, PieceWork};
 use crate::format::row::PayloadPlace;
@@ -418,7 +418,7 @@ fn of_two_states_the_later_one_stays() {
         let (stored, state) = lookup::find(&rows, &tube, id).unwrap();
         let stored = stored.whole(&rows, &tube).unwrap();
         let ready = TaskState::Ready(state.head().clone());
-        let row = transition::state_row(&stored.task(&tube).unwrap(), &ready);
+        let row = state_rows::state_row(&stored.task(&tube).unwrap(), &ready);
         let (key, value) = row.unwrap();
         rows.set(key.clone(), value);
         let steps = mend(&mut rows, &mut BTreeSet::new());

@@ -1,0 +1,66 @@
+//! The end of tasks that a tube keeps no longer, because more have ended since.
+
+use super::{Transition, erase};
+use crate::engine::context::{OpContext, sound};
+use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::{lookup, query, retention};
+use crate::format::Scan;
+use crate::format::key;
+use crate::words::error::{ErrorKind, Result};
+use crate::words::task::Cause;
+
+/// The most tasks that one more removes: more than one, so that a tube comes back under its limits
+/// after a task of many bytes.
+const TRIMMED_MAX: usize = 4;
+
+impl Transition<'_> {
+    /// Removes the tasks that ended first while there are more than the tube keeps, but not the one
+    /// that has just ended.
+    #[cold]
+    pub(super) fn trim(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let (tube, last) = (self.task.tube, self.task.id);
+        let Some(tag) = self.to.and_then(retention::tag_of) else { return Ok(()) };
+        // The other case is that it was updated, and has ended before.
+        if ctx.effects().retires_none || self.from.and_then(retention::tag_of) == Some(tag) {
+            return Ok(());
+        }
+        let mut rows = Scan::over(tube.range(retention::by_time(tag)));
+        for _ in 0..TRIMMED_MAX {
+            if !retention::is_over(ctx, tube, tag)? {
+                break;
+            }
+            let Some((met, _)) = rows.next(ctx)? else { break };
+            let Some(id) = key::id_of(&met).filter(|id| *id != last) else { continue };
+            let found = match lookup::find(ctx, tube, id) {
+                // A dead index row, or a task that is damaged: it stays for its repair.
+                Err(error) if error.is_not_found() || error.kind() == ErrorKind::Damaged => {
+                    continue;
+                }
+                found => found?,
+            };
+            let is_of_it = retention::tag_of(&found.1) == Some(tag);
+            if let (Ok(task), true) = (found.0.task(tube), is_of_it)
+                // One for which calls wait goes with a later end.
+                && !(ctx.is_sweep_long() && ctx.known.is_awaited(id))
+            {
+                retire(ctx, &task, &found.1)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes a task that has ended, because its tube keeps it no longer. Calls that wait for its end
+/// get it as it was.
+#[cold]
+pub(crate) fn retire(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, from: &TaskState) -> Result<()> {
+    if ctx.known.is_awaited(task.id) {
+        let found = query::info(ctx, task.tube, task.id, ctx.now).and_then(|found| {
+            let payload = found.payload(ctx, task.tube)?.read(ctx)?;
+            Ok(found.with(payload))
+        });
+        let found = sound(found)?;
+        ctx.effects().retired.extend(found);
+    }
+    erase(ctx, task, from, Cause::Retention)
+}
