@@ -43,6 +43,7 @@ pub(crate) mod events;
 pub(crate) mod subscription;
 pub(crate) mod transact;
 pub(crate) mod with_payload;
+mod verdict_methods;
 pub(crate) mod verdicts;
 pub(crate) mod builder;
 pub mod testing;

@@ -1,8 +1,9 @@
 //! The audit of one tube: every task is in exactly one state, and has all rows that belong to it
 //! and no others.
 
+use super::strays::has_id;
 use super::{About, Finding, Findings, Fix, Sum};
-use super::{NO_TASK, Remains, has_id, is_there};
+use super::{NO_TASK, Remains, is_there};
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{groups, keys, query, retention, settle, state_rows};
