@@ -6,8 +6,8 @@ use crate::runtime::event_filter::EventFilter;
 use crate::runtime::events::{Event, Interest, Subscriber};
 use crate::runtime::shared::Shared;
 use crate::words::error::Result;
+use crate::words::event_options::EventOptions;
 use crate::words::limits::EVENTS_KEPT;
-use crate::words::options::EventOptions;
 use crate::words::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -5,8 +5,8 @@ use crate::api::queue_inner::QueueInner;
 use crate::runtime::events::{Event, Interest, Subscriber};
 use crate::runtime::group_commit::Mark;
 use crate::words::error::Result;
+use crate::words::event_options::EventOptions;
 use crate::words::macros::debug;
-use crate::words::options::EventOptions;
 use crate::words::sync::Arc;
 use std::time::Duration;
 

@@ -6,11 +6,11 @@ use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
 use crate::engine::history;
 use crate::engine::log::{Log, Logged};
+use crate::words::durability::Durability;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
 use crate::words::history::History;
-use crate::words::options::Durability;
 use crate::words::task::TaskId;
 
 /// The history of a task.

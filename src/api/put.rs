@@ -10,9 +10,9 @@ use crate::engine::put::PutTasks;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::staged_put::{PutsDone, StagedPut};
 use crate::words::backoff::Backoff;
+use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::{debug, setters};
-use crate::words::options::Durability;
 #[cfg(doc)]
 use crate::words::options::TubeOptions;
 use crate::words::stop::Stop;

@@ -7,7 +7,7 @@ use crate::runtime::activity::Activity;
 use crate::runtime::reentrancy;
 use crate::runtime::session_leases::SessionLeases;
 use crate::runtime::shared::Shared;
-use crate::words::options::Durability;
+use crate::words::durability::Durability;
 use crate::words::sync::{Arc, AtomicBool, Mutex, Weak};
 use std::collections::BTreeMap;
 

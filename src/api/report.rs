@@ -5,11 +5,11 @@ use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
 use crate::engine::report::ReportHeld;
 use crate::engine::{history, reports, settle};
+use crate::words::durability::Durability;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
 use crate::words::history::{HistoryEntry, HistoryEvent};
-use crate::words::options::Durability;
 use crate::words::report::WorkReport;
 use crate::words::task::TaskId;
 

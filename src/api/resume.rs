@@ -6,11 +6,11 @@ use crate::api::tube::Tube;
 use crate::engine::consumers::Resume;
 use crate::engine::take::Delivery;
 use crate::words::clock::machine_now;
+use crate::words::durability::Durability;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
 use crate::words::macros::debug;
-use crate::words::options::Durability;
 use crate::words::sync::plain::park_timeout;
 use crate::words::task::TaskId;
 use std::collections::VecDeque;

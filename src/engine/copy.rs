@@ -10,8 +10,8 @@ use crate::format::View;
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::options::Switches;
 use crate::words::task::TaskId;
+use crate::words::tube_kind::Switches;
 use std::time::Duration;
 
 /// A task of which a copy is to be made, without its payload.

@@ -19,9 +19,10 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::name;
 use crate::words::numbers::Numbers;
-use crate::words::options::{Switches, TubeKind, is_nothing};
+use crate::words::options::is_nothing;
 use crate::words::payload::NewPayload;
 use crate::words::task::{Cause, State, TaskId};
+use crate::words::tube_kind::{Switches, TubeKind};
 use crate::words::verb::{Conflict, Put, PutOutcome};
 use smallvec::SmallVec;
 

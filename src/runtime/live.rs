@@ -2,7 +2,7 @@
 //! else the default. Changed with the commit that stores a setting, and read without a lock.
 
 use crate::words::clock::{NEVER, micros};
-use crate::words::options::Durability;
+use crate::words::durability::Durability;
 use crate::words::queue_options::{OF_QUEUES, QueueOptions};
 use crate::words::setting::SettingValue;
 use crate::words::sync::Ordering;

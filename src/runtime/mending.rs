@@ -7,9 +7,9 @@ use crate::engine::sweep::Sweep;
 use crate::runtime::checkpointer::{checkpoint, look_for_room, unless_full};
 use crate::runtime::shared::Shared;
 use crate::store::{BaseTransaction, StoreFailure, WholeSnapshot, WrongCount};
+use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{FIXES_OF_OP, REPAIR_ROUNDS, SWEEP_TUBES};
-use crate::words::options::Durability;
 use crate::words::repairs::Repairs;
 
 /// Repairs what can be repaired.

@@ -10,8 +10,8 @@ use crate::runtime::group_commit::Mark;
 use crate::runtime::pipeline::submit;
 use crate::runtime::shared::Shared;
 use crate::runtime::staged_put::pieces_of_step;
+use crate::words::durability::Durability;
 use crate::words::error::Result;
-use crate::words::options::Durability;
 
 impl Shared {
     /// Carries out a verb with the payload that it brings.

@@ -1,10 +1,10 @@
 //! The settings of a queue that may be stored in it: each as the builder gave it or not. Plain
 //! values; the runtime keeps those in force.
 
+use crate::words::durability::Durability;
 use crate::words::error::Result;
 use crate::words::known_settings::{find, length, number, wrong_type};
 use crate::words::limits;
-use crate::words::options::Durability;
 use crate::words::setting::{OWN, SettingValue};
 use std::time::Duration;
 

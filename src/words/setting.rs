@@ -2,12 +2,12 @@
 //! values; which settings there are is in `known_settings`, and the engine applies them.
 
 use crate::words::backoff::Backoff;
+use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::history::HistoryLimits;
 use crate::words::lapse::Lapse;
 use crate::words::limits::{DETAILS_BYTES_MAX, SETTING_BYTES_MAX};
 use crate::words::name::label;
-use crate::words::options::Durability;
 use crate::words::retention::Retention;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Arguments and results of some verbs: the terms of a release, what a put does about an existing
 //! key, what it did, and the verdicts on a taken task. Plain values, which the engine applies.
 
+use crate::words::durability::Durability;
 use crate::words::macros::setters;
-use crate::words::options::Durability;
 use crate::words::task::{Reason, TaskId};
 use std::time::{Duration, SystemTime};
 

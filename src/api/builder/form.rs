@@ -4,7 +4,7 @@
 use crate::api::builder::Builder;
 use crate::runtime::shared::CoreSettings;
 use crate::store::{Access, Config};
-use crate::words::options::Durability;
+use crate::words::durability::Durability;
 use crate::words::queue_options::QueueOptions;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::time::Duration;

@@ -6,9 +6,9 @@ use crate::format::extension::Extension;
 use crate::format::pack::{Packer, Unpacker, Value};
 use crate::words::backoff::Backoff;
 use crate::words::clock::micros;
+use crate::words::durability::Durability;
 use crate::words::history::HistoryLimits;
 use crate::words::limits::SETTING_BYTES_MAX;
-use crate::words::options::Durability;
 use crate::words::setting::SettingValue;
 
 /// The row of a setting. Of an option of a tube it has the value that the tube was made with: the

@@ -4,9 +4,10 @@
 use crate::words::backoff::Backoff;
 use crate::words::history::HistoryLimits;
 use crate::words::lapse::Lapse;
-use crate::words::options::{TubeKind, TubeOptions};
+use crate::words::options::TubeOptions;
 use crate::words::retention::Retention;
 use crate::words::sync::Arc;
+use crate::words::tube_kind::TubeKind;
 use crate::words::unique::Unique;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
