@@ -83,7 +83,7 @@ impl Queue {
     /// used up; [`Broken`](ErrorKind::Broken); [`Unknown`](ErrorKind::Unknown) if a sync failed.
     /// After a step an error is in [`stopped_by`](Repairs::stopped_by).
     pub fn repair(&self) -> Result<Repairs> {
-        self.call("repair", |core| repair(core))
+        self.call("repair", repair)
     }
 
     /// The bytes that the queue uses, on the disk and in memory, and how much it has written since

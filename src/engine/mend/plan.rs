@@ -227,9 +227,9 @@ impl RepairPlan {
         Ok(())
     }
 
-    /// The findings of each op, with their order. If tubes are to be mended, only these unless `all`
-    /// are wanted: without its tube a task seems not to be there. What changes a tube is an op of
-    /// its own, because an op sees the tubes as they were before it.
+    /// The findings of each op, with their order. If tubes are to be mended, only these unless
+    /// `all` are wanted: without its tube a task seems not to be there. What changes a tube is an
+    /// op of its own, because an op sees the tubes as they were before it.
     fn ops(&self, all: bool) -> impl Iterator<Item = (u8, &[Planned])> {
         let last = if self.changes_tubes() && !all { Fix::TUBES } else { u8::MAX };
         self.fixes.range(..=last).flat_map(|(order, fixes)| {

@@ -96,7 +96,7 @@ pub(super) fn count_on(ctx: &mut OpContext<'_>, used: &Counters) -> Mended {
 
 /// The durable tube with this name, which is made if it does not exist.
 pub(super) enum NamedTube {
-    There(TubeEntry),
+    There(Box<TubeEntry>),
     /// The tasks come with a later op: an op sees the tubes as they were before it.
     Made,
     /// Its rows are damaged, or it is a temporary one.
@@ -107,7 +107,7 @@ pub(super) fn named(ctx: &mut OpContext<'_>, name: &str) -> Result<NamedTube> {
     let Some(found) = sound(query::tube_named(ctx, name))? else { return Ok(NamedTube::Unfit) };
     if let Some(number) = found {
         let tube = query::sound_tube(ctx, number)?.filter(|tube| !tube.run().is_temporary());
-        return Ok(tube.map_or(NamedTube::Unfit, NamedTube::There));
+        return Ok(tube.map_or(NamedTube::Unfit, |tube| NamedTube::There(Box::new(tube))));
     }
     let Some(mut counters) = sound(query::counters(ctx))? else { return Ok(NamedTube::Unfit) };
     let number = query::next_number(&mut counters.tube, u32::MAX, "tube")?;

@@ -1,5 +1,5 @@
-//! Keys of the rows by which tasks are found: by the caller's key, by kind, by the time of their end,
-//! and by the group of their failure.
+//! Keys of the rows by which tasks are found: by the caller's key, by kind, by the time of their
+//! end, and by the group of their failure.
 
 use super::{
     Key, RUN_PREFIX, Range, Run, Tag, copy, end_of, id_of, in_run, label_in, numbers, tagged,
