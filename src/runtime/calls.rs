@@ -140,7 +140,7 @@ impl Shared {
         durability: Durability,
     ) -> Result<O::Done> {
         let (done, mark) = applied.or_else(|error| self.refused(error, durability))?;
-        if durability == Durability::Durable
+        if matches!(durability, Durability::Durable)
             && let Err(error) = self.wait(mark)
         {
             return Err(error.with_tasks(op.in_doubt(&done)));
@@ -151,7 +151,7 @@ impl Shared {
     /// Step two of a refusal: if it depends on rows and the call is durable, waits until these are
     /// synced.
     pub(crate) fn refused<D>(&self, error: Error, durability: Durability) -> Result<D> {
-        if durability == Durability::Durable && depends_on_rows(error.kind()) {
+        if matches!(durability, Durability::Durable) && depends_on_rows(error.kind()) {
             self.wait(self.gate.last_written())?;
         }
         Err(error)

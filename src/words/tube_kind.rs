@@ -65,6 +65,7 @@ impl TubeKind {
     }
 
     /// Whether tasks without a group form one group, as in tarantool's utubes.
+    #[inline(always)]
     pub(crate) fn groups_all(self) -> bool {
         matches!(self, Self::Utube | Self::UtubeTtl)
     }
