@@ -285,6 +285,8 @@ impl Model {
             group: new.group.map(group_name),
             key,
             kind: new.kind.map(kind_name),
+            book: new.book.map(book_name),
+            details: new.detail.map(detail).into_iter().collect(),
             created: self.time.queue,
             due: due.filter(|due| is_late && *due != EVER),
             ttl_left: None,

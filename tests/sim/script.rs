@@ -217,6 +217,9 @@ impl Maker {
             new.group = Some(self.rng.of(&[0, 0, 1, 2, 3, 4, 5, 6]));
         }
         new.kind = self.rng.one_in(6).then(|| self.rng.below(3) as u8);
+        new.book = self.rng.one_in(12).then(|| self.rng.below(3) as u8);
+        new.detail =
+            self.rng.one_in(10).then(|| (self.rng.below(2) as u8, self.rng.below(3) as u8));
         if self.rng.one_in(4) {
             new.key = Some(self.rng.below(3) as u8);
             new.conflict = self.rng.of(&[
@@ -412,7 +415,8 @@ impl Maker {
             };
         }
         if self.rng.one_in(40) {
-            return Step::Finish { tube, task, fails: self.rng.one_in(3) };
+            let how = self.rng.of(&[Finish::Completes, Finish::WithResult, Finish::Fails]);
+            return Step::Finish { tube, task, how };
         }
         match self.rng.below(if self.profile.beside { 242 } else { 224 }) {
             0..45 => self.put(tube),

@@ -281,6 +281,9 @@ pub struct New {
     pub group: Option<u8>,
     pub key: Option<u8>,
     pub kind: Option<u8>,
+    pub book: Option<u8>,
+    /// The name of a detail, and its text.
+    pub detail: Option<(u8, u8)>,
     pub conflict: OnConflict,
     pub must_exist: bool,
     pub front: bool,
@@ -537,7 +540,7 @@ pub enum Step {
     Finish {
         tube: u8,
         task: u32,
-        fails: bool,
+        how: Finish,
     },
     Update {
         tube: u8,
@@ -646,10 +649,13 @@ impl Step {
     }
 
     /// Whether the delays of its tubes that have ended end before it. A step of leases alone sees
-    /// taken tasks only.
+    /// taken tasks only; a line is written as one about any task is.
     pub fn sees_delays(&self) -> bool {
         self.tube().is_some()
-            || matches!(self.plain(), Self::Tick | Self::Look | Self::Advance { .. })
+            || matches!(
+                self.plain(),
+                Self::Tick | Self::Look | Self::Advance { .. } | Self::Log { .. }
+            )
     }
 
     /// The tube that a step names.
@@ -762,6 +768,8 @@ pub struct Seen {
     pub group: Option<String>,
     pub key: Option<String>,
     pub kind: Option<String>,
+    pub book: Option<String>,
+    pub details: BTreeMap<String, String>,
     pub created: u64,
     pub due: Option<u64>,
     /// None without an end, and none while it does not advance.
@@ -789,6 +797,14 @@ pub struct Seen {
     pub started: bool,
     pub progress: Option<u8>,
     pub checkpoint: Option<u8>,
+}
+
+/// How a task is finished by its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    Completes,
+    WithResult,
+    Fails,
 }
 
 /// A report of a holder.
@@ -882,6 +898,14 @@ pub fn failure_group(tube: u8, group: u8) -> String {
 
 pub fn kind_name(kind: u8) -> String {
     format!("kind {kind}")
+}
+
+pub fn book_name(book: u8) -> String {
+    format!("book {book}")
+}
+
+pub fn detail((name, text): (u8, u8)) -> (String, String) {
+    (format!("detail {name}"), format!("text {text}"))
 }
 
 pub fn key_name(key: u8) -> String {

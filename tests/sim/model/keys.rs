@@ -150,6 +150,8 @@ impl Model {
         task.lock = (named.is_some() || shares).then_some(named);
         task.seen.group = new.group.map(group_name).or(task.seen.group.take());
         task.seen.kind = new.kind.map(kind_name).or(task.seen.kind.take());
+        task.seen.book = new.book.map(book_name).or(task.seen.book.take());
+        task.seen.details.extend(new.detail.map(detail));
         (task.started, task.seen.progress, task.seen.checkpoint) = (None, None, None);
         let delay = new.delay.filter(|_| wall_due.is_none()).unwrap_or(0);
         let wait = if wall_due.is_some() { wall_wait } else { delay };

@@ -231,7 +231,17 @@ impl Model {
                 return Ok(Answer::Count(here.len() as u64));
             }
             Step::Timeout { .. } => return self.time_out(tube, &picked.tasks),
-            Step::Finish { fails, .. } => return self.finish(one, *fails),
+            Step::Finish { how, .. } => {
+                // Without results there is no task left to have it.
+                let is_kept = self.tubes[&tube].opts.finished.is_some();
+                let is_off = *how == Finish::WithResult && !is_kept;
+                let mut wrong = Vec::from_iter(is_off.then_some(ErrorKind::Unsupported));
+                wrong.extend(one.as_ref().err().into_iter().flatten());
+                if is_off {
+                    return Err(wrong);
+                }
+                return self.finish(one, *how);
+            }
             Step::Update { change, .. } => {
                 let state = one.as_ref().ok().map(|serial| self.tasks[serial].seen.state);
                 let mut wrong = self.update_refusals(tube, change, state);
@@ -364,7 +374,8 @@ impl Model {
     }
 
     /// A task that is gone is no error; a buried one has its end already.
-    fn finish(&mut self, one: Result<Serial, Vec<ErrorKind>>, fails: bool) -> Expected {
+    fn finish(&mut self, one: Result<Serial, Vec<ErrorKind>>, how: Finish) -> Expected {
+        let fails = how == Finish::Fails;
         let serial = match one {
             Err(kinds) if kinds == [ErrorKind::TaskNotFound] => return Ok(Answer::Count(0)),
             one => one?,
@@ -383,7 +394,7 @@ impl Model {
                 self.end(serial);
                 self.count(tube, Call::Bury);
             }
-            _ => self.finish_task(serial, false),
+            _ => self.finish_task(serial, how == Finish::WithResult),
         }
         Ok(Answer::Count(1))
     }

@@ -82,6 +82,8 @@ impl World {
             group: info.group.clone(),
             key: info.key.clone(),
             kind: info.kind.clone(),
+            book: info.book.clone(),
+            details: info.details.clone(),
             created: since_epoch(info.created),
             due: info.due.map(since_epoch),
             ttl_left: info.ttl_left.map(micros),

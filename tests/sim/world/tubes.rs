@@ -118,10 +118,14 @@ impl World {
                 let ids = picked.tasks.iter().map(|serial| known(serial).unwrap_or(NO_TASK));
                 done(tube.force_timeout(&ids.collect::<Vec<_>>()))
             }
-            Step::Finish { fails, .. } => {
-                let finished = match fails {
-                    true => tube.fail_by_id(id, "f", "any"),
-                    false => tube.complete_by_id(id),
+            Step::Finish { how, .. } => {
+                let finished = match how {
+                    Finish::Fails => tube.fail_by_id(id, "f", "any"),
+                    Finish::WithResult => {
+                        let result = self.serials.get(&id).map(|serial| result_of(*serial));
+                        tube.complete_by_id_with(id, &result.unwrap_or_default())
+                    }
+                    Finish::Completes => tube.complete_by_id(id),
                 };
                 Ok(finished.map(|finished| Answer::Count(u64::from(finished))))
             }
@@ -269,6 +273,14 @@ impl World {
         let kind = new.kind.map(kind_name);
         if let Some(kind) = &kind {
             task = task.kind(kind);
+        }
+        let book = new.book.map(book_name);
+        if let Some(book) = &book {
+            task = task.book(book);
+        }
+        let detail = new.detail.map(detail);
+        if let Some((name, text)) = &detail {
+            task = task.detail(name, text);
         }
         let key = new.key.map(key_name);
         if let Some(key) = &key {
