@@ -37,6 +37,31 @@ fn extension() -> Extension {
 
 const SECTION: &[u8] = &[0, 5, 0, 99, 0, 1, b'x'];
 
+/// What a consumer says of itself, byte by byte.
+#[test]
+fn golden_fields_of_a_consumer() {
+    let extension = Extension::default();
+    let mut row = ConsumerRow { name: "c".into(), grace: 1, until: 2, void_to: 3, extension };
+    row.describe(Some("k"), Some("h"), Some("m"));
+    row.set_pid(7);
+    row.set_active(8);
+    row.set_keep(9);
+    row.set_forgotten(Some(10));
+    let fields = [
+        "0001 0001 6b",
+        "0002 0001 68",
+        "0003 0004 00000007",
+        "0004 0001 6d",
+        "0005 0008 0000000000000008",
+        "0006 0008 0000000000000009",
+        "0007 0008 000000000000000a",
+    ];
+    let frame = "0163 0000000000000001 0000000000000002 0000000000000003 003b";
+    let bytes = [frame].into_iter().chain(fields).collect::<String>().replace(' ', "");
+    assert_eq!(hex(&row.encode()), bytes);
+    assert_eq!(ConsumerRow::decode(&row.encode()), Some(row));
+}
+
 /// Fields of a later version are kept, in every row that may have them.
 #[test]
 fn golden_extensions() {
