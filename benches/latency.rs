@@ -1,5 +1,5 @@
-//! That nobody notices a checkpoint: a steady load at half of the highest rate, so that checkpoints
-//! run all the time, and how long the slowest calls take.
+//! That no caller notices a checkpoint: a steady load at half of the highest rate, so that
+//! checkpoints run all the time, and how long the slowest calls take.
 //!
 //!     cargo bench --bench latency                      two minutes
 //!     cargo bench --bench latency -- 'backlog 0'       forty seconds
@@ -103,7 +103,7 @@ fn at_backlog(run: &Run, backlog: u64) {
 }
 
 /// Durable puts at half of their highest rate, while another thread cycles at a quarter of its own,
-/// so that checkpoints are under way all the time.
+/// so that checkpoints run all the time.
 fn durable(run: &Run, queue: &Queue, tube: &Tube, backlog: u64, length: Duration, relaxed: f64) {
     let safe = tube.durability(Durability::Durable);
     let highest = highest(length / 4, || _ = safe.put(&[7; PAYLOAD]).unwrap());
@@ -226,7 +226,7 @@ fn unpaced(length: Duration, mut call: impl FnMut()) -> Vec<f64> {
 }
 
 /// As [`paced`], with sleeps between the calls. How much too late a sleep comes back is no call's;
-/// behind a call that took too long nobody sleeps, and the next counts from when it was due.
+/// after a call that took too long there is no sleep, and the next counts from when it was due.
 fn rested(length: Duration, rate: f64, mut call: impl FnMut()) -> Vec<f64> {
     let began = Instant::now();
     let mut took = Vec::new();

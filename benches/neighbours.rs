@@ -207,8 +207,8 @@ fn timed(work: impl FnOnce()) -> Duration {
 }
 
 /// Runs the work in another thread, which answers how long it took, and cycles at a steady rate
-/// until it is done. A cycle is told when it is due, and tells of each of its calls from when it
-/// counts.
+/// until it is done. A cycle receives the time when it is due, and returns for each of its calls
+/// the time from which it counts.
 fn felt(
     least: Duration,
     work: impl FnOnce() -> Duration + Send,
@@ -344,7 +344,7 @@ fn sweep(other: &Other) {
     other.queue.tick().unwrap();
 }
 
-/// The queue's thread and a call in the same tube work off what is due, whoever comes first.
+/// The queue's thread and a call in the same tube work off what is due; either may be first.
 fn expire(other: &Other) {
     assert_eq!(other.tube.len().unwrap(), 0, "they are gone");
     other.queue.tick().unwrap();

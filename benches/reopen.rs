@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use tubewell::{Durability, Queue, Tube};
 
-/// What a child does with the folder; also the name of the variable that tells it.
+/// The name of the variable that says what a child does with the folder.
 const ROLE: &str = "TUBEWELL_BENCH_ROLE";
 const MIB: f64 = (1 << 20) as f64;
 /// The builder's default for redb's cache.

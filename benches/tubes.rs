@@ -140,7 +140,7 @@ fn lateness(run: &Run, queue: &Queue, tubes: &[Tube], timers: u64, seconds: u64)
     );
 }
 
-/// What the process uses and writes in some seconds in which nobody calls.
+/// What the process uses and writes in some seconds without calls.
 fn idle(run: &Run, queue: &Queue, what: &str, reach: &'static str) {
     let length = run.length(50, 3_000, 5_000);
     queue.flush().unwrap();

@@ -92,7 +92,7 @@ fn wakeup(run: &Run) {
 /// notices: at the event, and at the take of one who waits. Beside it stands a thread that does
 /// nothing but sleep until each of as many instants, once before and once behind: a machine that
 /// is late for that one is late for all. Three such seconds, of which the one in the middle counts:
-/// where a sync takes longer than the interval, whoever writes waits for it, and that is the disk.
+/// where a sync takes longer than the interval, a writer waits for it, and that is the disk.
 fn timers(run: &Run) {
     let tasks: u64 = run.scale.pick(1_000, 100_000, 100_000);
     for taking in [false, true] {
@@ -255,7 +255,7 @@ fn idle(run: &Run) {
     let empty = queue.tube("empty").unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| drop(empty.take().unwrap()));
-        // What was written is synced, and everybody has gone to sleep.
+        // What was written is synced, and all threads have gone to sleep.
         queue.flush().unwrap();
         std::thread::sleep(Duration::from_millis(200));
         let (before, written) = (os::activity(), os::written());

@@ -31,8 +31,7 @@ fn main() -> tubewell::Result<()> {
     let options = TubeOptions::default().placement("earliest deadline");
     let jobs = queue.create_tube("jobs", options)?.typed::<Job>();
 
-    for (deadline, what) in [(17 * 60, "lock the door"), (8 * 60, "breakfast"), (13 * 60, "lunch")]
-    {
+    for (deadline, what) in [(17 * 60, "dinner"), (8 * 60, "breakfast"), (13 * 60, "lunch")] {
         jobs.put(&Job { deadline, what: what.to_owned() })?;
     }
     let mut order = Vec::new();
@@ -41,6 +40,6 @@ fn main() -> tubewell::Result<()> {
         order.push(job.what.clone());
         job.ack()?;
     }
-    assert_eq!(order, ["breakfast", "lunch", "lock the door"]);
+    assert_eq!(order, ["breakfast", "lunch", "dinner"]);
     Ok(())
 }

@@ -172,7 +172,7 @@ impl Run {
         }
         let mut samples: Vec<(u64, Duration, Duration)> = Vec::new();
         let mut measure = |iterations: u64| {
-            // Whoever goes second finds the caches and the disk as the other left them.
+            // The second finds the caches and the disk as the first left them.
             let (mine, its) = if samples.len().is_multiple_of(2) {
                 let its = twin(iterations);
                 (ours(iterations), its)

@@ -32,7 +32,7 @@ pub(crate) fn written() -> Option<u64> {
     counter("io", "wchar")
 }
 
-/// Bytes written to the device on which the folder lies, by everybody. What a process is charged
+/// Bytes that all processes wrote to the device of the folder. What a process is charged
 /// for would be its own, but counts a whole page of the cache, up to 2 MiB where these are large,
 /// for each byte in it that is touched.
 pub(crate) fn to_device(folder: &Path) -> Option<u64> {

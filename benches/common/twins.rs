@@ -64,8 +64,8 @@ impl Limit {
     }
 }
 
-/// The limit for several threads: whoever finds no leader becomes one, writes what all have brought
-/// in one call, syncs, and wakes them.
+/// The limit for several threads: one that finds no leader leads, writes what all have brought in
+/// one call, syncs, and wakes them.
 pub(crate) struct GroupLimit {
     state: Mutex<Group>,
     synced: Condvar,

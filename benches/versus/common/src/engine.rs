@@ -32,7 +32,7 @@ pub enum Done {
 
 /// A store in which tasks lie by priority and id, and taken ones by id.
 pub trait Engine: Send + Sized {
-    /// Opens what is in the folder, or begins anew.
+    /// Opens what is in the folder, or makes a new store.
     fn open(folder: &Folder, durable: bool) -> Self;
 
     /// Does all of it in one commit, and says what came of each. The commit is synced if the store
@@ -210,7 +210,7 @@ fn took(done: Option<Done>) -> Option<u64> {
     }
 }
 
-/// Threads that come while a commit is under way gather; the first of them commits for all. Those
+/// Threads that come while a commit is running gather; the first of them commits for all. Those
 /// that take gather by themselves, as their commit need not be synced.
 pub struct Grouped<E> {
     lasting: Gathering,
@@ -245,8 +245,8 @@ impl<E: Engine> Grouped<E> {
         if place > 0 {
             return group.result(place);
         }
-        // The first to come leads: once the commit before this one is over, whoever has joined is
-        // in, and the next to come are another group.
+        // The first to come leads: once the commit before this one is over, each that has joined
+        // is in, and the next to come are another group.
         let mut engine = lock(&self.engine);
         let group = std::mem::take(&mut *lock(gathering));
         let ops = std::mem::take(&mut lock(&group.state).ops);

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant, SystemTime};
 const BATCH: usize = 1000;
 /// Ops before the clock runs: files are made, statements prepared, caches warm.
 const WARM: u64 = 20;
-/// Longer than anybody spins before going to sleep.
+/// Longer than any thread spins before it goes to sleep.
 const PAUSE: Duration = Duration::from_micros(200);
-/// Behind it everybody who syncs now and then has done so.
+/// After it every peer that syncs now and then has done so.
 const SETTLED: Duration = Duration::from_millis(1500);
 /// How many turns long nothing happens.
 const IDLE: u32 = 3;

@@ -48,7 +48,7 @@ pub(crate) fn activity(process: Option<u32>) -> Option<Activity> {
     Some(all)
 }
 
-/// Bytes that have gone to the device that the folder lies on, by everybody.
+/// Bytes that all processes have written to the device on which the folder lies.
 pub(crate) fn to_device(folder: &Path) -> Option<u64> {
     let folder = folder.canonicalize().ok()?;
     let mounts = std::fs::read_to_string("/proc/mounts").ok()?;

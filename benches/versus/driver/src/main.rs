@@ -108,7 +108,7 @@ fn main() {
             eprintln!("round {} of {}: {}", round + 1, plan.rounds, row.name());
             let peers: Vec<&Peer> = row.peers();
             for place in 0..peers.len() {
-                // Nobody always goes behind the same other one.
+                // No peer always runs after the same other one.
                 let peer = peers[(place + round) % peers.len()];
                 if round > 0 && row.once.contains(&peer.name) {
                     continue;

@@ -28,7 +28,7 @@ pub enum Figure {
     Memory,
     /// Of it what is not a mapped file, which the system can take back.
     Anonymous,
-    /// To the device, by everybody: the least of all rounds is the peer's own.
+    /// Written to the device by all processes: the least of all rounds is the peer's own.
     BytesPerOp,
     /// The time of one task.
     Cost,
@@ -74,7 +74,7 @@ const WORKERS: &[&str] = &["effectum", "apalis"];
 const SINGLE: &[&str] = &["rustqueue", "beanstalkd-sync"];
 /// Nothing falls due in Redis's list and yaque; effectum, apalis and beanstalkd have whole seconds,
 /// and RustQueue looks once a second. redb is there because what is counted, moving and taking, is
-/// synced by nobody.
+/// not synced by any of them.
 const DELAYING: &[&str] = &[
     "crossbeam",
     "tubewell-relaxed",

@@ -108,7 +108,7 @@ impl Fjall {
         Done::Took(id(&key), task)
     }
 
-    /// The next task; whoever asks again gets the one behind it.
+    /// The next task; the next call returns the one after it.
     fn first(&mut self) -> Option<([u8; KEY], Vec<u8>)> {
         loop {
             let (&priority, _) = self.low.first_key_value()?;

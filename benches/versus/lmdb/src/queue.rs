@@ -52,7 +52,7 @@ impl Lmdb {
     fn open_with(folder: &Folder, durable: bool, flags: EnvFlags) -> Self {
         let mut options = EnvOpenOptions::new();
         options.map_size(64 << 30).max_dbs(3);
-        // Nobody else has this environment open.
+        // No other code has this environment open.
         let env = unsafe {
             options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_MEM_INIT | flags);
             options.open(folder).unwrap()

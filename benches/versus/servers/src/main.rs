@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use tarantool::Tarantool;
 use versus_common::{Folder, main as run};
 
-/// Tells the driver that the server is not there.
+/// The exit code by which the driver learns that the server is not there.
 const NOT_INSTALLED: i32 = 3;
 
 fn main() -> ExitCode {

@@ -169,7 +169,7 @@ impl Queue for Redis {
         with(|connection| {
             command(connection, &[b"BRPOPLPUSH", MAIN.as_bytes(), PROCESSING.as_bytes(), b"0"]);
             connection.send();
-            let id = text(connection).expect("it waits for ever");
+            let id = text(connection).expect("it waits without end");
             leased(connection, vec![id]).remove(0)
         })
     }

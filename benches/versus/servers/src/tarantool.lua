@@ -53,7 +53,7 @@ end
 
 local NEXT = {iterator = 'GE', limit = 1}
 
--- The first task that nobody holds, of this priority or one behind it.
+-- The first task that is not held, of this priority or a later one.
 local function first(priority)
     local id = low[priority]
     while true do
@@ -133,7 +133,7 @@ else
 end
 
 -- Tarantool syncs at once what came in one turn of its event loop, which is a request or two. So
--- what comes while a commit is under way gathers, and the first of it commits for all. A change
+-- what comes while a commit is running gathers, and the first of it commits for all. A change
 -- that raises an error fails those that it gathered with.
 local gathering
 local committing = false
@@ -171,7 +171,7 @@ local function commit(change)
     end
 end
 
--- A put holds its task until it is in the log, so that nobody takes what may still fail.
+-- A put holds its task until it is in the log, so that no consumer takes what may still fail.
 local function insert(priority, task)
     last = last + 1
     held[last] = priority
@@ -186,7 +186,7 @@ local function let_go(id)
     ready(priority)
 end
 
--- The row of a task that somebody has: its priority and id.
+-- The row of a task that is held: its priority and id.
 local function taken(id)
     return {held[id] or error('task ' .. id .. ' is not taken'), id}
 end
