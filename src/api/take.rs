@@ -337,6 +337,21 @@ impl<T: ?Sized> Tube<T> {
     /// Waits until there is a ready task, as [`wait_ready`](Tube::wait_ready), or until
     /// [`stop`](Stop::stop) is called. After that it returns `false` without a look at the tube.
     ///
+    /// ```
+    /// use tubewell::{Queue, Stop};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let stop = Stop::new(); // a clone of it stops from any thread
+    /// tube.put(b"hello")?;
+    /// assert!(tube.wait_ready_until(&stop)?);
+    /// assert_eq!(tube.stats()?.ready, 1); // it took nothing
+    /// stop.stop();
+    /// assert!(!tube.wait_ready_until(&stop)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`wait_ready`](Tube::wait_ready).
     pub fn wait_ready_until(&self, stop: &Stop) -> Result<bool> {
@@ -346,6 +361,22 @@ impl<T: ?Sized> Tube<T> {
     /// Waits until there is a ready task, as [`wait_ready`](Tube::wait_ready), and no longer than
     /// until [`stop`](Stop::stop) is called. After that it returns `false` without a look at the
     /// tube.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Queue, Stop};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let stop = Stop::new();
+    /// assert!(!tube.wait_ready_timeout_until(Duration::from_millis(1), &stop)?);
+    /// tube.put(b"hello")?;
+    /// assert!(tube.wait_ready_timeout_until(Duration::MAX, &stop)?);
+    /// stop.stop();
+    /// assert!(!tube.wait_ready_timeout_until(Duration::MAX, &stop)?); // stopped
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`wait_ready`](Tube::wait_ready).

@@ -264,6 +264,27 @@ impl<T: ?Sized> Tube<T> {
     /// Stops takes as [`pause_for`](Tube::pause_for) does, until this time of day by the clock as
     /// it is now. A clock that is set afterwards does not move the end.
     ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let noon = SystemTime::UNIX_EPOCH + 12 * 60 * minute;
+    /// let clock = ManualClock::at(noon);
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// tube.pause_until(noon + minute)?;
+    /// assert_eq!(tube.info()?.pause_left, Some(minute));
+    /// clock.set_wall(noon - minute); // does not move the end
+    /// assert!(tube.try_take()?.is_none());
+    /// clock.advance(minute);
+    /// assert_eq!(&tube.try_take()?.unwrap()[..], b"hello");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for a time that has passed; as
     /// [`pause`](Tube::pause).

@@ -3,6 +3,7 @@
 mod layers;
 mod names;
 mod source;
+mod verbs;
 mod vocabulary;
 
 use source::{

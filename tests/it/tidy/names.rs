@@ -59,12 +59,12 @@ fn doubled(sources: &[Source]) -> Vec<String> {
 }
 
 /// An inherent `impl`: its type, and where it begins.
-struct Impl {
-    of: String,
-    at: usize,
+pub(super) struct Impl {
+    pub(super) of: String,
+    pub(super) at: usize,
 }
 
-fn impls(code: &str) -> Vec<Impl> {
+pub(super) fn impls(code: &str) -> Vec<Impl> {
     let mut found = Vec::new();
     // An `impl` in a signature does not begin a line.
     let begins_a_line = |at: &usize| *at == 0 || code[..*at].ends_with('\n');
