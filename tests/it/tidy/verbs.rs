@@ -6,8 +6,8 @@ use super::report;
 use super::source::{Source, block_end, code_without_tests, library, planted, root, words};
 use std::fs;
 
-/// The types whose public methods are verbs.
-const OWNERS: [&str; 3] = ["Queue", "Tube", "Task"];
+/// The types whose public methods are verbs. A task derefs to a ticket's handle.
+const OWNERS: [&str; 4] = ["Queue", "Tube", "Task", "TicketHandle"];
 
 /// What no page needs to name, with the reason.
 const ALLOWED: [(&str, &str, &str); 5] = [
@@ -40,11 +40,12 @@ fn verbs(sources: &[Source]) -> Vec<(String, String, String)> {
                 add(&item.of, name(method));
             }
         }
-        // The verdicts on a task come from a macro: `name(arguments) => verdict;`.
+        // The verdicts on a task come from a macro: `name(arguments) => verdict;`, or `->`.
         for call in words(&code, "verdicts!").filter(|at| !code[..*at].ends_with("macro_rules! ")) {
             let block = &code[call..call + block_end(&code[call..])];
-            for (at, _) in block.match_indices(" => ") {
-                let line = block[..at].rfind('\n').map_or("", |start| block[start..at].trim());
+            for (at, _) in block.match_indices("> ") {
+                let at = at - 1;
+                let line = block[..at].lines().next_back().unwrap_or_default().trim();
                 if line.ends_with(')') {
                     add("Task", name(line));
                 }
@@ -84,7 +85,7 @@ fn every_verb_is_in_a_page() {
     let pages = [read("README.md"), read("src/jobs.md")].join("\n");
     report(&unnamed(&library(), &pages));
     let verbs = verbs(&library());
-    for known in ["transact", "put", "ack", "bury_with_priority", "touch", "time_left", "start"] {
+    for known in ["transact", "put", "ack", "bury_with_priority", "touch", "time_left", "passed"] {
         assert!(verbs.iter().any(|(_, verb, _)| verb == known), "{known} is not read");
     }
     assert!(verbs.len() > 150, "{}", verbs.len());
@@ -99,14 +100,15 @@ fn planted_verbs_without_a_page_are_found() {
     let tube = "impl<T: ?Sized> Tube<T> { pub fn put(&self) {}\n fn own() {}\n pub fn lift() {} }\n\
                 impl Other { pub fn other() {} }";
     let task = "verdicts! { settles {\n /// As it is.\n ack() => V;\n drop_it(why: A) => V {\n \
-                x: (1),\n }; } }";
+                x: (1),\n };\n } reads {\n left() -> Result<()>;\n } }";
     let files = planted(&[("src/tube.rs", tube), ("src/task.rs", task)]);
     let page = "To lift: `put`, and\n```\ntask.ack()\n```\n";
     assert_eq!(
         unnamed(&files, page),
         [
             "src/tube.rs: Tube::lift is in no page; name it in README.md",
-            "src/task.rs: Task::drop_it is in no page; name it in README.md"
+            "src/task.rs: Task::drop_it is in no page; name it in README.md",
+            "src/task.rs: Task::left is in no page; name it in README.md"
         ]
     );
     let closed = planted(&[("src/queue.rs", "impl Queue { pub fn is_closed() {} }")]);
