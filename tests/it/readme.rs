@@ -220,12 +220,39 @@ fn every_test_that_the_rows_name_exists() {
         elsewhere += usize::from(!place.starts_with("tests/it/"));
     }
     assert!(tests.len() > 150 && elsewhere > 3, "{} and {elsewhere}", tests.len());
-    for (system, count) in [("TQ", 74), ("QL", 72), ("TF", 34), ("RW", 16), ("BQ", 15)] {
+    for (system, count) in [("TQ", 74), ("QL", 72), ("TF", 34), ("RW", 16), ("BQ", 15), ("F", 22)] {
+        let dash = if system == "F" { "" } else { "-" };
         for row in 1..=count {
-            let start = format!("| {system}-{row} |");
+            let start = format!("| {system}{dash}{row} |");
             assert!(rows.contains(&start), "ROWS.md: {start} is missing");
         }
     }
+}
+
+/// The paths in the repository that a page names, the scripts of CI among them.
+fn paths(page: &str) -> Vec<&str> {
+    let roots = ["src/", "tests/", "benches/", "examples/", "fuzz/", ".ci/"];
+    let words = page.split_whitespace().map(|word| {
+        word.trim_start_matches(['`', '(']).trim_end_matches(|char| "`,;:.)|".contains(char))
+    });
+    words.filter(|word| roots.iter().any(|root| word.starts_with(root))).collect()
+}
+
+#[test]
+fn the_paths_in_contributing_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap();
+    let paths = paths(&page);
+    assert!(paths.len() > 80 && paths.contains(&".ci/run"), "{paths:?}");
+    for path in paths {
+        assert!(root.join(path).exists(), "CONTRIBUTING.md: {path} is missing");
+    }
+}
+
+#[test]
+fn paths_are_separated_from_other_words() {
+    let page = "- `src/a.rs`: put, (see `tests/b`); `.ci/c`. A src, `x/src/d`";
+    assert_eq!(paths(page), ["src/a.rs", "tests/b", ".ci/c"]);
 }
 
 #[test]
