@@ -299,6 +299,25 @@ mod tests {
         assert_eq!(tube.hold.core.grace_timers.next(), NEVER);
     }
 
+    #[test]
+    fn a_session_without_a_name_leaves_nothing_in_memory() {
+        let (queue, tube, _) = queue();
+        tube.put(b"a").unwrap();
+        for number in 0..1000 {
+            let session = queue.session();
+            let task = tube.by(&session).take().unwrap();
+            if number % 2 == 0 {
+                task.release().unwrap();
+                session.close().unwrap();
+            } else {
+                task.detach();
+            }
+        }
+        assert_eq!(tube.stats().unwrap().ready, 1);
+        assert_eq!(tube.hold.sessions.lock().len(), 0);
+        assert_eq!(tube.hold.core.grace_timers.next(), NEVER);
+    }
+
     /// How often a rule looks at rows or counts.
     struct Looks<'a> {
         view: &'a dyn View,

@@ -137,6 +137,12 @@ fn a_batch_is_one_write_and_one_sync_of_the_journal() {
     assert_eq!(done_in(&mut |taken| *taken = tube.take_many(500).unwrap()), (1, 0));
     assert_eq!(done_in(&mut |taken| tube.ack_many(taken.drain(..)).unwrap()), (1, 1));
     assert!(tube.is_empty().unwrap());
+    let mut own = |_: &mut Vec<Task>| {
+        let tasks = (0..500_i64).map(|no| tube.task(&[7; 100]).priority(no % 5).ttr(secs(9)));
+        drop(tube.batch_of(tasks).put().unwrap());
+    };
+    assert_eq!(done_in(&mut own), (1, 1), "each has terms of its own");
+    assert_eq!(tube.len().unwrap(), 500);
 }
 
 #[test]

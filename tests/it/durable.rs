@@ -222,15 +222,24 @@ fn a_payload_is_written_to_the_journal_once() {
     let (builder, clock) = crate::still();
     let queue = builder.open(&path).unwrap();
     let tube = queue.tube("t").unwrap();
-    let needle = b"a needle that is nowhere else";
-    tube.task(needle).ttr(crate::secs(60)).put().unwrap();
-    let task = tube.take().unwrap();
-    task.touch(crate::secs(1)).unwrap();
-    task.retry_after("not now", crate::secs(5)).unwrap();
+    let needles = [&b"a needle that is nowhere else"[..], b"another one, of a task of a group"];
+    tube.task(needles[0]).ttr(crate::secs(60)).put().unwrap();
+    tube.task(needles[1]).ttr(crate::secs(60)).group("g").put().unwrap();
+    for _ in needles {
+        let task = tube.take().unwrap();
+        task.touch(crate::secs(1)).unwrap();
+        task.renew().unwrap();
+        task.renew_for(crate::secs(90)).unwrap();
+        task.retry_after("not now", crate::secs(5)).unwrap();
+    }
     clock.advance(crate::secs(5));
-    tube.take().unwrap().ack().unwrap();
+    for _ in needles {
+        tube.take().unwrap().release().unwrap();
+        tube.take().unwrap().ack().unwrap();
+    }
     assert!(tube.is_empty().unwrap());
     let journal = std::fs::read(path.join("journal")).unwrap();
-    let found = journal.windows(needle.len()).filter(|bytes| bytes == needle).count();
-    assert_eq!(found, 1);
+    let found =
+        |needle: &[u8]| journal.windows(needle.len()).filter(|bytes| *bytes == needle).count();
+    assert_eq!(needles.map(found), [1, 1]);
 }

@@ -147,6 +147,35 @@ fn sixty_thousand_sessions_write_nothing() {
     close_sound(queue);
 }
 
+/// A take and a release in each session write what they write without one, and no session leaves a
+/// row, in memory or in the base.
+#[test]
+fn takes_of_many_sessions_write_what_plain_takes_write() {
+    let written = |in_sessions: bool| {
+        let (_home, path) = home();
+        let queue = open(&path);
+        let tube = queue.tube("t").unwrap();
+        let id = tube.put(b"a").unwrap();
+        for _ in 0..20_000 {
+            let session = in_sessions.then(|| queue.session());
+            let bound = session.as_ref().map(|session| tube.by(session));
+            let task = bound.as_ref().unwrap_or(&tube).take().unwrap();
+            task.release().unwrap();
+        }
+        assert!(queue.consumers().unwrap().is_empty());
+        let before = queue.space().unwrap();
+        queue.checkpoint().unwrap();
+        let rows = queue.base_space().unwrap().rows;
+        assert_eq!((tube.peek(id).unwrap().deliveries, tube.len().unwrap()), (20_000, 1));
+        close_sound(queue);
+        let after = open(&path);
+        assert!(after.consumers().unwrap().is_empty());
+        close_sound(after);
+        (before.journal_used, before.overlay_rows, before.syncs, before.written_bytes, rows)
+    };
+    assert_eq!(written(true), written(false));
+}
+
 /// The leases that ended by another hand were kept for the life of the session.
 #[test]
 fn a_session_that_lasts_forgets_what_others_have_settled() {
