@@ -194,6 +194,11 @@ setters! {
     /// [a grace of its own](crate::Queue::consumer_with_grace). Default: not at all.
     session_grace(grace: Duration) => core.given.session_grace = Some(grace);
 
+    /// For how long a named [`Consumer`](crate::Consumer) is listed after its session has ended
+    /// and its leases have returned, in [queue time](crate#time), unless it has said [for how long
+    /// itself](crate::ConsumerOptions::keep). Default: zero, it is forgotten at once.
+    consumer_keep(keep: Duration) => core.given.consumer_keep = Some(keep);
+
     /// Calls `progress` in the caller's thread with how far a long opening has come. `Break` stops
     /// the opening; the next one begins where this one did. Default: none.
     ///

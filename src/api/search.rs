@@ -19,11 +19,14 @@ pub struct SearchPage {
     pub next: Option<SearchCursor>,
 }
 
-/// Where a [search](Tube::search) goes on. It is of one tube, and of this opening of the queue.
+/// Where a [search](Tube::search) goes on. It is of one tube, of one filter, and of this opening of
+/// the queue.
 #[derive(Clone)]
 pub struct SearchCursor {
     hold: Weak<QueueInner>,
     number: u32,
+    /// It chose the index in which the place is.
+    filter: Filter,
     place: SearchPlace,
 }
 
@@ -57,32 +60,37 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) for a cursor of another tube or another opening, or from
-    /// before the tube was truncated; [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was
-    /// dropped; [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+    /// [`Invalid`](ErrorKind::Invalid) for a cursor of another filter, another tube or another
+    /// opening, or from before the tube was truncated; [`TubeNotFound`](ErrorKind::TubeNotFound)
+    /// if the tube was dropped; [`Closed`](ErrorKind::Closed);
+    /// [`InTransaction`](ErrorKind::InTransaction).
     pub fn search(
         &self,
         filter: &Filter,
         from: Option<&SearchCursor>,
         most: usize,
     ) -> Result<SearchPage> {
-        let page = from.map_or(Ok(()), |from| self.gave(from)).and_then(|()| {
+        let page = from.map_or(Ok(()), |from| self.gave(from, filter)).and_then(|()| {
             let place = from.map(|from| &from.place);
             self.hold.core.search(self.number, filter, place, most)
         });
         let (tasks, next) = self.name_errors("search", page)?;
         let (hold, number) = (Arc::downgrade(&self.hold), self.number);
-        Ok(SearchPage { tasks, next: next.map(|place| SearchCursor { hold, number, place }) })
+        let next = next.map(|place| SearchCursor { hold, number, filter: filter.clone(), place });
+        Ok(SearchPage { tasks, next })
     }
 
-    /// Refuses a cursor of another tube.
-    fn gave(&self, cursor: &SearchCursor) -> Result<()> {
+    /// Refuses a cursor of another tube, or of a search for other tasks.
+    fn gave(&self, cursor: &SearchCursor, filter: &Filter) -> Result<()> {
         let is_own = cursor.hold.as_ptr() == Arc::as_ptr(&self.hold);
-        if is_own && cursor.number == self.number {
+        let why = if !is_own || cursor.number != self.number {
+            "the cursor is of another tube, or of another queue"
+        } else if cursor.filter != *filter {
+            "the cursor is of another filter; go on with its own, or search from the beginning"
+        } else {
             return Ok(());
-        }
-        Err(Error::new(ErrorKind::Invalid)
-            .because("the cursor is of another tube, or of another queue"))
+        };
+        Err(Error::new(ErrorKind::Invalid).because(why))
     }
 }
 

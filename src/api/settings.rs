@@ -198,6 +198,7 @@ impl Queue {
     ///   is above a lower limit stays;
     /// - `durability` holds for the handles that are made from then on;
     /// - `session_grace` holds for the consumers that are opened from then on;
+    /// - `consumer_keep` holds for the consumers whose leases have returned from then on;
     /// - `flush_interval` holds from the next sync of relaxed writes on.
     ///
     /// What the queue needs before it can read a setting stays with the builder, such as

@@ -58,6 +58,8 @@ pub(crate) struct End {
     pub(crate) tube: Option<u32>,
     /// The leases before it have returned, or are so damaged that they stay.
     pub(crate) from: LeasePlace,
+    /// Microseconds for which the consumer is remembered, unless it has said for how long.
+    pub(crate) keep: u64,
 }
 
 /// What is left after one sweep of an [`End`].
@@ -203,7 +205,8 @@ impl Op for End {
             return Ok(Leftover::Nothing);
         }
         let (now, known) = (ctx.now.queue, row.forgotten());
-        let forgotten = known.unwrap_or_else(|| now.saturating_add(row.keep()).min(NEVER - 1));
+        let keep = row.keep().unwrap_or(self.keep);
+        let forgotten = known.unwrap_or_else(|| now.saturating_add(keep).min(NEVER - 1));
         if forgotten > now {
             if known.is_none() {
                 row.until = forgotten;

@@ -22,6 +22,8 @@ pub(crate) struct LiveSettings {
     pub(crate) durable_bytes_max: AtomicU64,
     /// In microseconds.
     session_grace: AtomicU64,
+    /// In microseconds.
+    consumer_keep: AtomicU64,
 }
 
 impl Default for LiveSettings {
@@ -41,6 +43,7 @@ impl LiveSettings {
             temporary_bytes_max: AtomicU64::default(),
             durable_bytes_max: AtomicU64::default(),
             session_grace: AtomicU64::default(),
+            consumer_keep: AtomicU64::default(),
         };
         this.load(QueueOptions::default());
         this
@@ -56,6 +59,7 @@ impl LiveSettings {
             temporary_bytes_max,
             durable_bytes_max,
             session_grace,
+            consumer_keep,
         } = self.given.or(stored).or(QueueOptions::DEFAULTS);
         self.is_relaxed.store(durability == Some(Durability::Relaxed), Ordering::Relaxed);
         let set = |to: &AtomicU64, value: Option<u64>| {
@@ -66,6 +70,7 @@ impl LiveSettings {
         set(&self.temporary_bytes_max, temporary_bytes_max);
         set(&self.durable_bytes_max, durable_bytes_max);
         set(&self.session_grace, session_grace.map(micros));
+        set(&self.consumer_keep, consumer_keep.map(micros));
     }
 
     /// Follows a setting that was set or unset. One of the application's own changes nothing here.
@@ -99,5 +104,10 @@ impl LiveSettings {
             NEVER => Duration::MAX,
             length => Duration::from_micros(length),
         }
+    }
+
+    /// Microseconds for which a consumer is remembered that has not said for how long.
+    pub(crate) fn consumer_keep(&self) -> u64 {
+        self.consumer_keep.load(Ordering::Relaxed)
     }
 }

@@ -78,7 +78,8 @@ pub(crate) fn return_leases(
     tube: Option<u32>,
 ) -> Result<Option<LeasePlace>> {
     let Grace { consumer, left, from, .. } = grace;
-    let returned = submit(parts, &End { consumer, left, charged: true, tube, from });
+    let keep = parts.live.consumer_keep();
+    let returned = submit(parts, &End { consumer, left, charged: true, tube, from, keep });
     match &returned {
         Ok((Leftover::Leases(next), _)) if tube.is_none() => {
             parts.grace_timers.advance(grace, *next);
@@ -174,7 +175,8 @@ pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
     }
     for (consumer, left) in over {
         let from = LeasePlace::default();
-        let mut end = End { consumer, left, charged, tube: None, from };
+        let keep = parts.live.consumer_keep();
+        let mut end = End { consumer, left, charged, tube: None, from, keep };
         while let Leftover::Leases(next) = submit(parts, &end)?.0 {
             end.from = next;
         }
@@ -361,7 +363,8 @@ mod tests {
         let known = &state.derived;
         let (view, numbers, draft, repaired) = (&looks, &mut numbers, &mut draft, &repaired);
         let mut ctx = OpContext { view, known, numbers, draft, wants: None, repaired, now };
-        End { consumer, left, charged: true, tube: None, from }.decide(&mut ctx).unwrap();
+        let end = End { consumer, left, charged: true, tube: None, from, keep: 0 };
+        end.decide(&mut ctx).unwrap();
         looks.count.get()
     }
 

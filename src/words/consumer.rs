@@ -68,7 +68,8 @@ setters! {
     grace(grace: Duration) => grace = Some(grace);
 
     /// For how long it is listed after its session has ended and its leases have returned, in
-    /// [queue time](crate#time). Default: zero, it is forgotten at once.
+    /// [queue time](crate#time). Zero: it is forgotten at once. Default: as the
+    /// [builder](crate::Builder::consumer_keep) says.
     keep(keep: Duration) => keep = Some(keep);
 
     /// What kind of worker it is, a text of 1 to 255 bytes.

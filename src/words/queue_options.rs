@@ -17,6 +17,7 @@ pub(crate) struct QueueOptions {
     pub(crate) temporary_bytes_max: Option<u64>,
     pub(crate) durable_bytes_max: Option<u64>,
     pub(crate) session_grace: Option<Duration>,
+    pub(crate) consumer_keep: Option<Duration>,
 }
 
 /// A setting of the queue that may be changed.
@@ -38,6 +39,12 @@ const BYTES: &str = "a number of bytes, or Nothing for no limit";
 
 /// The settings of a queue that may be changed, in the order of their names.
 pub(crate) const OF_QUEUES: &[QueueSetting] = &[
+    QueueSetting {
+        name: "consumer_keep",
+        takes: "a length of time",
+        get: |of| of.consumer_keep.map(SettingValue::from),
+        set: |of, value| length(value).map(|it| of.consumer_keep = Some(it)),
+    },
     QueueSetting {
         name: "durability",
         takes: "a Durability",
@@ -116,6 +123,7 @@ impl QueueOptions {
         temporary_bytes_max: Some(limits::TEMPORARY_BYTES),
         durable_bytes_max: Some(limits::DURABLE_BYTES),
         session_grace: Some(Duration::ZERO),
+        consumer_keep: Some(Duration::ZERO),
     };
 
     /// These, and the others where these do not give one.
@@ -127,6 +135,7 @@ impl QueueOptions {
             temporary_bytes_max: self.temporary_bytes_max.or(others.temporary_bytes_max),
             durable_bytes_max: self.durable_bytes_max.or(others.durable_bytes_max),
             session_grace: self.session_grace.or(others.session_grace),
+            consumer_keep: self.consumer_keep.or(others.consumer_keep),
         }
     }
 }

@@ -212,6 +212,31 @@ fn a_cursor_of_elsewhere_is_refused() {
     assert_eq!(kind(tube.search(&all, None, 9)), ErrorKind::TubeNotFound);
 }
 
+/// A place in one index would be some other place in another one: tasks would be skipped.
+#[test]
+fn a_cursor_goes_on_with_its_own_filter_only() {
+    let (tube, _) = lone();
+    for key in ["a", "b", "c"] {
+        tube.task(b"x").key(key).kind("mail").put().unwrap();
+    }
+    let filter = Filter::new().kind("mail");
+    let next = tube.search(&filter, None, 1).unwrap().next;
+    let others = [
+        Filter::new(),
+        filter.clone().key_prefix(""),
+        filter.clone().state(State::Ready),
+        Filter::new().kind("film"),
+    ];
+    for other in others {
+        let refused = tube.search(&other, next.as_ref(), 9).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        let text = refused.to_string();
+        assert!(text.contains("another filter; go on with its own"), "{text}");
+    }
+    let equal = Filter::new().kind("mail");
+    assert_eq!(tube.search(&equal, next.as_ref(), 9).unwrap().tasks.len(), 2);
+}
+
 #[test]
 fn the_ends_of_a_time_are_found_without_a_look_at_the_others() {
     let (builder, clock) = still();

@@ -230,7 +230,7 @@ fn what_is_no_setting_or_no_value_of_it_is_refused() {
         (tube.set("keep_buried", Retention::new().count(0)), "keeps nothing"),
         (tube.set("app.", 1), "goes on behind \"app.\""),
         (tube.set("", 1), "name of a setting is empty"),
-        (queue.set("ttl", secs(1)), "a queue has no setting \"ttl\"; there are durability"),
+        (queue.set("ttl", secs(1)), "a queue has no setting \"ttl\"; there are consumer_keep"),
         (queue.set("cache_bytes", 5), "the builder gives it at each opening; there are"),
         (queue.set("payload_bytes_max", (1 << 30) + 1), "at most 1 GiB, and not"),
         (queue.set("durability", "weak"), "durability takes a Durability, and not Text"),

@@ -1,7 +1,7 @@
 //! Named consumers as workers: what is known of them, for how long, what they hold, and what
 //! becomes of it when they are gone.
 
-use crate::{home, secs};
+use crate::{home, killed, secs};
 use std::path::Path;
 use std::sync::Barrier;
 use tubewell::{
@@ -199,6 +199,66 @@ fn a_worker_is_forgotten_after_its_time() {
         assert_eq!(queue.check().unwrap(), [""; 0]);
         assert_eq!(tube.stats().unwrap().ready, 1);
     }
+}
+
+/// The setting holds where the consumer has said nothing itself, also that it is not remembered.
+#[test]
+fn the_setting_of_the_queue_remembers_those_that_say_nothing_of_it() {
+    let (_home, path) = home();
+    let clock = ManualClock::new();
+    let queue = open(&path, &clock);
+    drop(queue.consumer("before").unwrap());
+    assert_eq!(names(&queue), [""; 0], "the default");
+    queue.set("consumer_keep", secs(100)).unwrap();
+    let asked = |name: &str, keep| {
+        drop(queue.consumer_with(name, ConsumerOptions::new().keep(secs(keep))).unwrap());
+    };
+    asked("none", 0);
+    asked("short", 10);
+    asked("long", 200);
+    drop(queue.consumer("ada").unwrap());
+    queue.consumer("gone").unwrap().close().unwrap();
+    queue.deregister(&["gone"]).unwrap();
+    let sorted = |queue: &Queue| {
+        let mut names = names(queue);
+        names.sort();
+        names.join(" ")
+    };
+    assert_eq!(sorted(&queue), "ada long short");
+    clock.advance(secs(10));
+    queue.tick().unwrap();
+    assert_eq!(sorted(&queue), "ada long");
+    // One that is remembered already stays for as long as it was said then.
+    queue.unset("consumer_keep").unwrap();
+    clock.advance(secs(89));
+    queue.close().unwrap();
+    let builder = Queue::builder().by_hand(true).clock(clock.clone());
+    let queue = builder.consumer_keep(secs(1)).open(&path).unwrap();
+    assert_eq!(sorted(&queue), "ada long");
+    drop(queue.consumer("by the builder").unwrap());
+    drop(queue.consumer("long").unwrap());
+    assert_eq!(sorted(&queue), "ada by the builder long");
+    clock.advance(secs(1));
+    queue.tick().unwrap();
+    assert_eq!(sorted(&queue), "long", "as it has said in its first session");
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+/// A session that is open at a kill ends with the next opening, and is remembered from then on.
+#[test]
+fn the_setting_holds_for_the_sessions_that_a_kill_has_ended() {
+    let (_home, path) = home();
+    let clock = ManualClock::new();
+    let queue = open(&path, &clock);
+    queue.set("consumer_keep", secs(100)).unwrap();
+    let ada = queue.consumer("ada").unwrap();
+    let (_killed, copy) = killed(&path);
+    let queue = open(&copy, &clock);
+    assert_eq!(names(&queue), ["ada"]);
+    clock.advance(secs(100));
+    queue.tick().unwrap();
+    assert_eq!(names(&queue), [""; 0]);
+    drop(ada);
 }
 
 /// The time begins when the session ends, so one that comes back is known for the whole time again.

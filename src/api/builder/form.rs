@@ -27,6 +27,7 @@ struct BuilderForm {
     /// [`NO_LIMIT`].
     durable_bytes_max: Option<u64>,
     session_grace: Option<Duration>,
+    consumer_keep: Option<Duration>,
     clock_gap_max: Duration,
     accept_loss: bool,
     read_only: bool,
@@ -51,6 +52,7 @@ impl BuilderForm {
             temporary_bytes_max,
             durable_bytes_max,
             session_grace,
+            consumer_keep,
         } = given;
         let Config { journal_bytes, cache_bytes, accept_loss, access, known: _ } = *config;
         Self {
@@ -62,6 +64,7 @@ impl BuilderForm {
             temporary_bytes_max,
             durable_bytes_max: durable_bytes_max.map(|bytes| bytes.min(NO_LIMIT)),
             session_grace,
+            consumer_keep,
             clock_gap_max: *clock_gap_max,
             accept_loss,
             read_only: access == Access::Read,
@@ -85,6 +88,7 @@ impl BuilderForm {
             temporary_bytes_max: self.temporary_bytes_max,
             durable_bytes_max: self.durable_bytes_max.map(unlimited),
             session_grace: self.session_grace,
+            consumer_keep: self.consumer_keep,
         };
         builder
     }
@@ -121,6 +125,7 @@ mod tests {
                     temporary_bytes_max: Some(u64::MAX),
                     durable_bytes_max: Some(3),
                     session_grace: Some(Duration::MAX),
+                    consumer_keep: Some(Duration::from_secs(4)),
                 },
             },
             clock_gap_max: Duration::from_secs(4),

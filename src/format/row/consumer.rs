@@ -82,13 +82,13 @@ impl ConsumerRow {
         self.set(ACTIVE_FIELD, &time.to_be_bytes());
     }
 
-    /// Microseconds for which it is remembered after the return of its leases.
-    pub(crate) fn keep(&self) -> u64 {
-        self.number(KEEP_FIELD).unwrap_or(0)
+    /// Microseconds for which it is remembered after the return of its leases, if it has said so.
+    pub(crate) fn keep(&self) -> Option<u64> {
+        self.number(KEEP_FIELD)
     }
 
     pub(crate) fn set_keep(&mut self, keep: u64) {
-        self.set_number(KEEP_FIELD, Some(keep).filter(|keep| *keep > 0));
+        self.set_number(KEEP_FIELD, Some(keep));
     }
 
     /// Queue time at which it is forgotten, once its leases have returned.

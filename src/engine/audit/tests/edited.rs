@@ -510,12 +510,12 @@ fn the_end_of_a_session_passes_by_damaged_leases() {
     let left = played.run(&leave).unwrap().unwrap().number;
     let mut from = LeasePlace::default();
     for step in 1..3 {
-        let end = End { consumer, left, charged: true, tube: None, from };
+        let end = End { consumer, left, charged: true, tube: None, from, keep: 0 };
         from = LeasePlace { tube: 1, task: ids[step * SWEEP_TASKS].get() };
         assert_eq!(played.run(&end).unwrap(), Leftover::Leases(from));
     }
     for tube in [Some(1), None] {
-        let end = End { consumer, left, charged: true, tube, from };
+        let end = End { consumer, left, charged: true, tube, from, keep: 0 };
         assert_eq!(played.run(&end).unwrap(), Leftover::Nothing);
         assert_eq!(played.rows.keys(Tag::Ready).len(), SWEEP_TASKS);
         assert_eq!(played.rows.keys(Tag::Held).len(), 2 * SWEEP_TASKS);
