@@ -4,7 +4,6 @@
 use crate::api::consumer::Consumer;
 use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
-use crate::engine::consumers::all;
 use crate::engine::held::{self, HeldPlace};
 use crate::engine::query;
 use crate::format::row::ConsumerRow;
@@ -79,16 +78,18 @@ impl Queue {
 
     /// The named consumers, the last one to be active first: those whose sessions are open, those
     /// whose leases wait for their grace to end, and those that are still
-    /// [remembered](ConsumerOptions::keep). How many tasks each holds is counted in steps, so that
-    /// nothing waits; tasks that move meanwhile may be counted as before or as after.
+    /// [remembered](ConsumerOptions::keep). They are read, and what each holds is counted, in
+    /// steps, so that nothing waits; what changes meanwhile is seen as before or as after.
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
     /// [`Damaged`](ErrorKind::Damaged) if a consumer's row is damaged.
     pub fn consumers(&self) -> Result<Vec<ConsumerInfo>> {
         let active = self.hold.core.activities.all();
-        let found =
-            self.call("list consumers", |core| core.look(|view, now| Ok((all(view)?, now))));
+        let found = self.call("list consumers", |core| {
+            let rows = core.consumers()?;
+            Ok((rows, core.look(|_, now| Ok(now))?))
+        });
         let (rows, now) = found?;
         let mut held: HashMap<u32, (u64, u64)> = HashMap::new();
         if !rows.is_empty() {

@@ -267,7 +267,7 @@ impl Queue {
         show: impl Fn(&Shared, &Engine, tube_cache::TubeEntry, Now) -> R,
     ) -> Result<Vec<R>> {
         self.call(action, |core| {
-            for number in core.look(|view, _| query::sound_numbers(view))? {
+            for number in core.of_tubes(|_, tube| Some(tube.number))? {
                 core.catch_up(number)?;
             }
             core.look_at(|state, now| {
@@ -361,8 +361,8 @@ impl Queue {
     pub fn taken(&self) -> Result<Vec<TakenInfo>> {
         self.call("list taken tasks", |core| {
             let mut taken = Vec::new();
-            for number in core.look(|view, _| query::sound_numbers(view))? {
-                let mut listing = Listing::new(number, State::Taken);
+            for number in core.of_tubes(|_, tube| Some(tube.number))? {
+                let mut listing = Listing::of_taken(number);
                 loop {
                     match listing.next_taken(core) {
                         Ok(Some(info)) => taken.push(info),

@@ -379,7 +379,8 @@ impl Queue {
         removed.map_err(|error| error.during("drop tube").in_tube(name))
     }
 
-    /// The names of all tubes, sorted by their bytes.
+    /// The names of all tubes, sorted by their bytes. They are read in steps, and are not of one
+    /// instant: a tube that is made or dropped meanwhile may be among them or not.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -396,7 +397,7 @@ impl Queue {
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn tubes(&self) -> Result<Vec<String>> {
-        self.call("list tubes", |core| core.look(|view, _| query::names(view, "")))
+        self.call("list tubes", |core| core.names(""))
     }
 
     /// Ends the queue, for every handle: new and waiting calls return

@@ -3,7 +3,6 @@
 
 use crate::api::queue::Queue;
 use crate::api::tube::Tube;
-use crate::engine::query;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
@@ -96,10 +95,7 @@ impl Scope {
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn tubes(&self) -> Result<Vec<String>> {
-        let found = self
-            .queue
-            .call("list tubes", |core| core.look(|view, _| query::names(view, &self.prefix)))?;
-        let mut inside = found;
+        let mut inside = self.queue.call("list tubes", |core| core.names(&self.prefix))?;
         inside.iter_mut().for_each(|name| drop(name.drain(..self.prefix.len())));
         Ok(inside)
     }

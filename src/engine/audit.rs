@@ -116,7 +116,7 @@ fn is_damaged<T>(read: &Result<T>) -> bool {
 
 /// Reports names of tubes that do not exist, and consumers and their names that do not agree.
 fn names(view: &dyn View, report: Findings<'_>) -> Result<()> {
-    for name in query::names(view, "")? {
+    for name in query::names(view)? {
         let key = key::name(&name);
         let number = sound(query::tube_named(view, &name))?.flatten();
         let own = key::tube(number.unwrap_or_default());
@@ -188,7 +188,7 @@ fn in_use(view: &dyn View) -> Result<Counters> {
         let run = query::sound_tube(view, number)?.map_or(0, |tube| tube.run().0);
         used.run = used.run.max(run & !Run::TEMPORARY);
     }
-    for name in query::names(view, "")? {
+    for name in query::names(view)? {
         let number = sound(query::numbered(view.get(&key::name(&name)), "name"))?.flatten();
         used.tube = used.tube.max(number.unwrap_or_default());
     }

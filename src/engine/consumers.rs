@@ -348,13 +348,24 @@ pub(crate) fn note_activity(row: &mut ConsumerRow, active: Option<u64>, now: Now
 
 /// All consumers, by number.
 pub(crate) fn all(view: &dyn View) -> Result<Vec<(u32, ConsumerRow)>> {
-    let mut rows = Scan::over(Range::of(Tag::Consumer));
+    from(view, 0, usize::MAX).map(|(consumers, _)| consumers)
+}
+
+/// Up to `most` consumers by number, from this one on, and the number to continue with.
+pub(crate) fn from(
+    view: &dyn View,
+    first: u32,
+    most: usize,
+) -> Result<(Vec<(u32, ConsumerRow)>, Option<u32>)> {
+    let mut rows = Scan::through(key::consumer(first), &Range::of(Tag::Consumer).end());
     let mut consumers = Vec::new();
     while let Some((met, row)) = rows.next(view)? {
-        match (query::number_in(&met), row.as_deref().and_then(ConsumerRow::decode)) {
-            (Some(number), Some(row)) => consumers.push((number, row)),
-            _ => return Err(damaged("consumer")),
+        let number = query::number_in(&met).ok_or_else(|| damaged("consumer"))?;
+        if consumers.len() == most {
+            return Ok((consumers, Some(number)));
         }
+        let row = row.as_deref().and_then(ConsumerRow::decode);
+        consumers.push((number, row.ok_or_else(|| damaged("consumer"))?));
     }
-    Ok(consumers)
+    Ok((consumers, None))
 }

@@ -353,7 +353,8 @@ impl Move<'_> {
         if from.run().is_temporary() != to.run().is_temporary() {
             return unsupported("a move between a temporary and a durable tube");
         }
-        if options.placement.is_some() && !is_again {
+        // A put again in its own tube has asked the placement, as every put has.
+        if options.placement.is_some() && !(is_again && from.number == to.number) {
             return unsupported("a move into a tube with a placement");
         }
         let given = self.which.given().and_then(NewRow::placed_group);

@@ -150,15 +150,31 @@ pub(crate) fn sound_numbers(view: &dyn View) -> Result<Vec<u32>> {
     Ok(sound)
 }
 
-/// The names of all tubes that begin with this, sorted.
-pub(crate) fn names(view: &dyn View, prefix: &str) -> Result<Vec<String>> {
+/// The names of all tubes, sorted.
+pub(crate) fn names(view: &dyn View) -> Result<Vec<String>> {
+    names_from(view, "", "", usize::MAX).map(|(names, _)| names)
+}
+
+/// Up to `most` of the tubes' names that begin with `prefix`, sorted, from the name `from` on, and
+/// the name to continue with.
+pub(crate) fn names_from(
+    view: &dyn View,
+    prefix: &str,
+    from: &str,
+    most: usize,
+) -> Result<(Vec<String>, Option<String>)> {
     let mut rows = Scan::prefixed(key::name(prefix));
+    rows.skip_to(key::name(from));
     let mut names = Vec::new();
     while let Some((met, _)) = rows.next(view)? {
         let name = met.get(1..).and_then(|name| std::str::from_utf8(name).ok());
-        names.push(name.ok_or_else(|| damaged("name"))?.to_owned());
+        let name = name.ok_or_else(|| damaged("name"))?.to_owned();
+        if names.len() == most {
+            return Ok((names, Some(name)));
+        }
+        names.push(name);
     }
-    Ok(names)
+    Ok((names, None))
 }
 
 /// The stored number of a tube's tasks.
@@ -398,8 +414,8 @@ pub(crate) fn next(
     let start = |tag| tube.range(tag).start();
     let id = match state {
         State::Ready => first_ready(view, tube)?,
-        State::Delayed => match next_due(view, tube, now)? {
-            // A delay without end has no deadline: such a task is next only if there is no other.
+        State::Delayed | State::Taken => match next_due(view, tube, state, now)? {
+            // What has no end has no deadline: such a task is next only if there is no other.
             None => first_of(view, tags_of(state).map(start))?,
             id => id,
         },
@@ -422,11 +438,11 @@ pub(crate) fn first_ready(view: &dyn View, tube: &TubeEntry) -> Result<Option<Ta
     best.map(|rest| key::id_of(&rest).ok_or_else(|| damaged("state"))).transpose()
 }
 
-/// The delayed task that waits for the shortest time from now on. The deadlines of two clocks
-/// cannot be compared, the times that are left can. Of two of one time a delay is first.
-fn next_due(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<Option<TaskId>> {
+/// The delayed or taken task that waits for the shortest time from now on. The deadlines of two
+/// clocks cannot be compared, the times that are left can. Of two of one time a delay is first.
+fn next_due(view: &dyn View, tube: &TubeEntry, of: State, now: Now) -> Result<Option<TaskId>> {
     let mut best: Option<(u64, TaskId)> = None;
-    for what in Deadline::OF_DELAYED {
+    for what in Deadline::of_state(of).iter().copied() {
         let first = Scan::prefixed(key::due_of(tube.run(), what)).next(view)?;
         let Some((met, _)) = first else { continue };
         let due = key::id_of(&met).zip(key::when_of(&met));
@@ -460,27 +476,39 @@ pub(crate) fn listed_range(tube: &TubeEntry, state: State, from: &Key) -> Option
     left.find(|(start, end)| start < end)
 }
 
-/// Whether a row is of a delayed task without an end.
-pub(crate) fn is_endless((_, row): &Met) -> bool {
-    let row = row.as_deref().and_then(DelayedRow::decode);
-    row.is_some_and(|(_, (row, _))| row.due == NEVER)
+/// Whether a row is of a delayed or a taken task without an end, to which no deadline leads.
+pub(crate) fn is_endless((met, row): &Met) -> bool {
+    let Some(row) = row.as_deref() else { return false };
+    match met.first().copied().and_then(Tag::of) {
+        Some(Tag::Delayed) => DelayedRow::decode(row).is_some_and(|(_, (row, _))| row.due == NEVER),
+        Some(Tag::Taken) => {
+            TakenRow::decode(row).is_some_and(|(_, (row, _))| row.deadline == NEVER)
+        }
+        _ => false,
+    }
 }
 
-/// The delayed task of a deadline.
+/// The delayed or taken task of a deadline.
 ///
 /// # Errors
 /// `Damaged` if one of its rows is damaged or missing, and if it no longer has this deadline.
 fn listed_due(view: &dyn View, tube: &TubeEntry, due: &Key, now: Now) -> Result<TaskDescription> {
     let id = key::id_of(due).ok_or_else(|| damaged("due"))?;
-    let key = key::delayed(tube.run(), id);
-    let row = view.get(&key)?.ok_or_else(|| damaged("delayed"))?;
+    let key = match key::is_lease_end(due) {
+        true => key::taken(tube.run(), id),
+        false => key::delayed(tube.run(), id),
+    };
+    let row = view.get(&key)?.ok_or_else(|| damaged("state"))?;
     let (stored, standing) = stored::open(view, tube, &key, &row)?;
-    match &standing {
-        TaskState::Delayed(row) if key::due(tube.run(), row.deadline(), row.due, id) == *due => {
-            describe(view, tube, stored, &standing, now)
-        }
-        _ => Err(damaged("due")),
+    let (what, when) = match &standing {
+        TaskState::Delayed(row) => (row.deadline(), row.due),
+        TaskState::Taken(row) => (Deadline::Ttr, row.deadline),
+        _ => return Err(damaged("due")),
+    };
+    if key::due(tube.run(), what, when, id) != *due {
+        return Err(damaged("due"));
     }
+    describe(view, tube, stored, &standing, now)
 }
 
 /// The ready task that has the turn of its group.

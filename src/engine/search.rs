@@ -6,7 +6,7 @@ use crate::engine::context::{damaged, sound};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{fresh, query};
 use crate::format::key::{self, Key, RUN_PREFIX, after};
-use crate::format::{Range, Tag, View};
+use crate::format::{Deadline, Met, Range, Tag, View};
 use crate::words::clock::{Now, since_epoch};
 use crate::words::error::Result;
 use crate::words::filter::Filter;
@@ -42,10 +42,14 @@ pub(crate) fn step(
             found.next = Some(from);
             break;
         }
-        let Some(met) = index.first(view, tube, &from)? else { break };
+        let Some(row) = index.first(view, tube, &from)? else { break };
         found.looked += 1;
-        found.next = Some(after(&met));
-        let id = key::id_of(&met).ok_or_else(|| damaged("index"))?;
+        found.next = Some(after(&row.0));
+        // The end of its lease has led to it.
+        if row.0.first() == Some(&(Tag::Taken as u8)) && !query::is_endless(&row) {
+            continue;
+        }
+        let id = key::id_of(&row.0).ok_or_else(|| damaged("index"))?;
         match sound(query::info(view, tube, id, now)) {
             Ok(Some(task)) if filter.meets(&task.summary) => found.tasks.push(task.summary),
             Ok(_) => {}
@@ -62,11 +66,17 @@ enum Index<'a> {
     Ranges(Vec<(Key, Key)>),
     /// The rows of the keys that begin so.
     Keys(&'a str),
+    /// The ends of leases, whose keys begin so, and then the taken tasks, of which those without
+    /// an end are looked for.
+    Leases(Key),
 }
 
 impl<'a> Index<'a> {
     fn of(view: &dyn View, tube: &TubeEntry, filter: &'a Filter) -> Result<Self> {
         let prefixed = |prefix: Key| Self::Ranges(vec![(prefix.clone(), key::end_of(&prefix))]);
+        if filter.trashed {
+            return Ok(Self::Ranges(ended(tube, filter)));
+        }
         if let Some(owner) = &filter.owner {
             let number = query::consumer_named(view, owner)?;
             let held = number.map(|number| prefixed(key::held_by(tube.run(), number)));
@@ -89,6 +99,9 @@ impl<'a> Index<'a> {
             return Ok(Self::Ranges(ended(tube, filter)));
         }
         let state = filter.state.or(filter.stalled.filter(|it| *it).map(|_| State::Taken));
+        if state == Some(State::Taken) && view.count(tube.range(Tag::Taken)) > 0 {
+            return Ok(Self::Leases(key::due_of(tube.run(), Deadline::Ttr)));
+        }
         let tags: Vec<Tag> = match state {
             None => Tag::TASKS.into(),
             Some(State::Ready) => vec![Tag::Fresh, Tag::Ready, Tag::Line],
@@ -105,8 +118,8 @@ impl<'a> Index<'a> {
         Ok(Self::Ranges(ranges))
     }
 
-    /// The key of the first row from this key on.
-    fn first(&self, view: &dyn View, tube: &TubeEntry, from: &Key) -> Result<Option<Key>> {
+    /// The first row from this key on.
+    fn first(&self, view: &dyn View, tube: &TubeEntry, from: &Key) -> Result<Option<Met>> {
         match self {
             Self::Keys(prefix) => {
                 for tag in [Tag::Key, Tag::KeyUncounted] {
@@ -117,11 +130,22 @@ impl<'a> Index<'a> {
                 }
                 Ok(None)
             }
+            Self::Leases(ends) => {
+                let rows = tube.range(Tag::Taken);
+                let is_after_ends = (rows.start()..rows.end()).contains(from);
+                if !is_after_ends
+                    && let Some(met) = view.first(ends.max(from), &key::end_of(ends))?
+                {
+                    return Ok(Some(met));
+                }
+                let start = rows.start();
+                view.first(if is_after_ends { from } else { &start }, &rows.end())
+            }
             Self::Ranges(ranges) => {
                 for (start, end) in ranges {
                     let start = start.max(from);
                     if start < end
-                        && let Some((met, _)) = view.first(start, end)?
+                        && let Some(met) = view.first(start, end)?
                     {
                         return Ok(Some(met));
                     }
@@ -135,6 +159,8 @@ impl<'a> Index<'a> {
 /// The rows of the tasks that have ended at the times of a filter, by the times of their ends.
 fn ended(tube: &TubeEntry, filter: &Filter) -> Vec<(Key, Key)> {
     let tags: &[Tag] = match filter.state {
+        None | Some(State::Buried) if filter.trashed => &[Tag::TrashedTime],
+        _ if filter.trashed => &[],
         None => &[Tag::BuriedTime, Tag::DoneTime],
         Some(State::Buried) => &[Tag::BuriedTime],
         Some(State::Done) => &[Tag::DoneTime],
@@ -158,7 +184,7 @@ fn ended(tube: &TubeEntry, filter: &Filter) -> Vec<(Key, Key)> {
 
 /// The first row of a key that begins with `prefix`. The length of a key comes before its text, so
 /// there is a place for each length.
-fn first_key(view: &dyn View, range: Range, prefix: &str, from: &Key) -> Result<Option<Key>> {
+fn first_key(view: &dyn View, range: Range, prefix: &str, from: &Key) -> Result<Option<Met>> {
     let place = |length: usize| {
         let mut place = range.start();
         place.push(length as u8);
@@ -167,15 +193,16 @@ fn first_key(view: &dyn View, range: Range, prefix: &str, from: &Key) -> Result<
     };
     let mut from = from.max(&place(prefix.len())).clone();
     // Each round goes to a longer length, or ends.
-    while let Some((met, _)) = view.first(&from, &range.end())? {
+    while let Some(row) = view.first(&from, &range.end())? {
+        let (met, _) = &row;
         let (length, text) =
             met.get(RUN_PREFIX..).and_then(<[u8]>::split_first).unwrap_or((&0, &[]));
         let length = usize::from(*length);
         if length >= prefix.len() && text.starts_with(prefix.as_bytes()) {
-            return Ok(Some(met));
+            return Ok(Some(row));
         }
         let here = place(length.max(prefix.len()));
-        from = if here > met {
+        from = if here > *met {
             here
         } else if length < LABEL_BYTES_MAX {
             place(length + 1)

@@ -22,7 +22,7 @@ pub(crate) use tag::{ByTag, Tag, TagScope};
 
 use crate::format::pack::Unpacker;
 use crate::words::clock::Now;
-use crate::words::task::TaskId;
+use crate::words::task::{State, TaskId};
 use smallvec::SmallVec;
 
 /// A key. The keys of a plain put, take and ack need no allocation.
@@ -170,6 +170,15 @@ impl Deadline {
 
     /// Those that make a delayed task ready.
     pub(crate) const OF_DELAYED: [Self; 2] = [Self::Delay, Self::RunAt];
+
+    /// Those by which the tasks of a state are listed.
+    pub(crate) const fn of_state(state: State) -> &'static [Self] {
+        match state {
+            State::Delayed => &Self::OF_DELAYED,
+            State::Taken => &[Self::Ttr],
+            State::Ready | State::Buried | State::Done => &[],
+        }
+    }
 
     /// Now by the clock of this deadline.
     pub(crate) fn time_of(self, now: Now) -> u64 {
@@ -392,6 +401,11 @@ pub(crate) fn due_of(run: Run, what: Deadline) -> Key {
 
 pub(crate) fn due(run: Run, what: Deadline, when: u64, id: TaskId) -> Key {
     with_id(with_number(due_of(run, what), when), id)
+}
+
+/// Whether a deadline's row is of the end of a lease.
+pub(crate) fn is_lease_end(due: &[u8]) -> bool {
+    due.get(RUN_PREFIX) == Some(&(Deadline::Ttr as u8))
 }
 
 pub(crate) fn done(run: Run, id: TaskId) -> Key {

@@ -59,7 +59,10 @@ impl Shared {
     }
 
     /// What is read of each tube that is not damaged, a few tubes at a time.
-    fn of_tubes<T>(&self, read: impl Fn(&EngineState, &TubeEntry) -> Option<T>) -> Result<Vec<T>> {
+    pub(crate) fn of_tubes<T>(
+        &self,
+        read: impl Fn(&EngineState, &TubeEntry) -> Option<T>,
+    ) -> Result<Vec<T>> {
         let (mut all, mut from) = (Vec::new(), Some(0));
         while let Some(first) = from {
             let (some, next) = self.look_at(|state, _| {

@@ -25,6 +25,7 @@ pub(crate) mod sleepers;
 pub(crate) mod calls;
 pub(crate) mod reads;
 pub(crate) mod failed;
+pub(crate) mod names;
 pub(crate) mod ended_walk;
 pub(crate) mod search;
 pub(crate) mod ends;

@@ -334,8 +334,8 @@ impl View for Gathered {
 }
 
 /// A walk over the tasks of one state: the ready ones in the order of takes, the delayed ones by
-/// when they are due. The fresh tasks among the ready ones are a lane of their own, and so are the
-/// delayed ones of each clock and those without an end.
+/// when they are due, the taken ones by when their leases end. The fresh tasks among the ready ones
+/// are a lane of their own, and so are the delayed ones of each clock and those without an end.
 pub(crate) struct Listing {
     lanes: SmallVec<[Lane; 2]>,
     /// When it read its first row. The deadlines of two clocks are compared as of then on every
@@ -345,15 +345,19 @@ pub(crate) struct Listing {
 
 impl Listing {
     pub(crate) fn new(number: u32, state: State) -> Self {
-        let walked: &[Walked] = match state {
-            State::Ready => &[Walked::Of(State::Ready), Walked::Rows(Tag::Fresh)],
-            State::Delayed => {
-                let [first, second] = Deadline::OF_DELAYED.map(Walked::Due);
-                &[first, second, Walked::Endless]
-            }
-            state => &[Walked::Of(state)],
-        };
-        Self::over(number, walked, PAGE_TASKS)
+        let due = Deadline::of_state(state).iter().copied().map(Walked::Due);
+        let mut walked: SmallVec<[Walked; 3]> = due.collect();
+        match state {
+            State::Ready => walked.extend([Walked::Of(state), Walked::Rows(Tag::Fresh)]),
+            State::Delayed | State::Taken => walked.push(Walked::Endless(state)),
+            State::Buried | State::Done => walked.push(Walked::Of(state)),
+        }
+        Self::over(number, &walked, PAGE_TASKS)
+    }
+
+    /// A walk over the taken tasks by id, for [`next_taken`](Self::next_taken).
+    pub(crate) fn of_taken(number: u32) -> Self {
+        Self::over(number, &[Walked::Of(State::Taken)], PAGE_TASKS)
     }
 
     /// A walk over the ready tasks that may be taken: those in no group, and of each group that may
@@ -412,7 +416,7 @@ impl Listing {
         })
     }
 
-    /// The next taken task.
+    /// The next taken task of [`of_taken`](Self::of_taken).
     pub(crate) fn next_taken(&mut self, core: &Shared) -> Result<Option<TakenInfo>> {
         self.next(core, |rows, tube, row, now| query::taken(rows, tube, row, now))
     }
@@ -425,8 +429,8 @@ impl Listing {
         loop {
             let mut best: Option<(&mut Lane, (bool, Key))> = None;
             for lane in &mut self.lanes {
-                // They come last, and to find them all delayed tasks are read.
-                if best.is_some() && matches!(lane.of, Walked::Endless) {
+                // They come last, and to find them all tasks of the state are read.
+                if best.is_some() && matches!(lane.of, Walked::Endless(_)) {
                     continue;
                 }
                 if let Some(rank) = lane.rank(core, &mut self.begun)?
@@ -452,8 +456,8 @@ enum Walked {
     Rows(Tag),
     /// The deadlines of one kind.
     Due(Deadline),
-    /// Those of delayed tasks without an end.
-    Endless,
+    /// Those of the delayed or the taken tasks without an end.
+    Endless(State),
 }
 
 /// A walk over rows, page by page.
@@ -498,7 +502,7 @@ impl Lane {
                 rank.extend(key::id_of(key).into_iter().flat_map(|id| id.get().to_be_bytes()));
                 return Ok(Some((false, rank)));
             }
-            Walked::Endless => true,
+            Walked::Endless(_) => true,
             Walked::Of(_) | Walked::Rows(_) => key.first() == Some(&(Tag::Line as u8)),
         };
         Ok(Some((is_last, rest)))
@@ -554,8 +558,9 @@ impl Lane {
     /// The keys from `from` on; `None` if there are none.
     fn rest(&self, tube: &TubeEntry, from: &Key) -> Option<(Key, Key)> {
         let (start, end) = match self.of {
-            Walked::Of(state) => return query::listed_range(tube, state, from),
-            Walked::Endless => return query::listed_range(tube, State::Delayed, from),
+            Walked::Of(state) | Walked::Endless(state) => {
+                return query::listed_range(tube, state, from);
+            }
             Walked::Rows(tag) => (tube.range(tag).start(), tube.range(tag).end()),
             Walked::Due(what) => {
                 let start = key::due_of(tube.run(), what);
@@ -585,7 +590,7 @@ impl Lane {
         )?;
         self.next = next.and_then(|next| self.rest(&tube, &next)).map(|(next, _)| next);
         (self.page, self.at, self.rows) = (page, Some((tube, now)), Gathered::default());
-        if let Walked::Endless = self.of {
+        if let Walked::Endless(_) = self.of {
             self.page.retain(query::is_endless);
         }
         Ok(true)

@@ -6,15 +6,16 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
 /// Which tasks a [search](crate::Tube::search) finds: those that meet every condition. Without one
-/// it finds all but those in the trash.
+/// it finds all but those in the trash, which it finds [if it is asked to](Filter::trashed).
 ///
 /// With an owner, a failure group, a key prefix, a kind in a tube that [has an index of
 /// them](crate::TubeOptions::index_kinds), a time of the end or a state, in this order, the first
 /// one that is given chooses the index that is read, and its order: by id, by the time of the bury,
 /// by the length of the key and the key, by id, the buried and then the finished ones by the time
-/// of their ends, or as the state's index has them. Without any of them the tasks are read in the
-/// order of their priorities, then of their puts. Stalled tasks are looked for among the taken
-/// ones.
+/// of their ends, or as the state's index has them, the taken ones by the ends of their leases.
+/// Without any of them the tasks are read in the order of their priorities, then of their puts.
+/// Stalled tasks are looked for among the taken ones. Tasks in the trash are read by the time at
+/// which they came there.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,6 +52,7 @@ pub struct Filter {
     pub(crate) stalled: Option<bool>,
     pub(crate) ended_after: Option<SystemTime>,
     pub(crate) ended_before: Option<SystemTime>,
+    pub(crate) trashed: bool,
 }
 
 setters! {
@@ -92,6 +94,11 @@ setters! {
 
     /// Finished or buried before this time, in queue time.
     ended_before(time: SystemTime) => ended_before = Some(time);
+
+    /// In the [trash](crate::Tube::trash), or not, which is the default. The end of a task in it is
+    /// when it came there; it is in the state Buried, and in no failure group. Its key is looked at
+    /// although it does not count.
+    trashed(trashed: bool) => trashed = trashed;
 }
 
 impl Filter {
@@ -105,7 +112,7 @@ impl Filter {
             wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
         };
         let failure_group = task.reason.as_ref().and_then(|reason| reason.failure_group());
-        !matches!(task.reason, Some(Reason::Trashed(_)))
+        matches!(task.reason, Some(Reason::Trashed(_))) == self.trashed
             && self.state.is_none_or(|state| task.state == state)
             && is(&self.owner, task.holder.as_deref())
             && is(&self.failure_group, failure_group)

@@ -94,6 +94,8 @@ pub(crate) const DURABLE_BYTES: u64 = u64::MAX;
 pub(crate) const SEARCH_ROWS: usize = 4096;
 /// Tubes that a search for a task looks into under the engine's lock at once.
 pub(crate) const TUBES_OF_STEP: usize = 32;
+/// Names of tubes, or consumers, that one step of a listing reads under the engine's lock.
+pub(crate) const NAMES_OF_STEP: usize = 64;
 /// Failure groups that one step of a listing counts.
 pub(crate) const GROUPS_OF_STEP: usize = 32;
 /// Rows of the first slice of a checkpoint on a full disk.

@@ -4,7 +4,10 @@ use crate::{lone, lone_with, secs, still, waiting};
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
-use tubewell::{Clock, ManualClock, Release, Result, State, TaskId, Tube, TubeKind, TubeOptions};
+use tubewell::{
+    Clock, Filter, Lapse, ManualClock, Release, Result, State, TaskId, TaskSummary, Tube, TubeKind,
+    TubeOptions,
+};
 
 /// The payloads of a state as text, from both listings.
 fn listed(tube: &Tube, state: State) -> String {
@@ -56,7 +59,7 @@ fn tasks_of_a_utube_without_a_group_are_listed_first() {
 }
 
 #[test]
-fn taken_tasks_are_listed_by_id_and_buried_ones_as_they_are_kicked() {
+fn taken_tasks_without_an_end_are_listed_by_id_and_buried_ones_as_they_are_kicked() {
     let (tube, _) = lone();
     let ids = [("a", 2), ("b", 1), ("c", 2), ("d", 0)]
         .map(|(text, priority)| tube.task(text.as_bytes()).priority(priority).put().unwrap());
@@ -74,6 +77,71 @@ fn taken_tasks_are_listed_by_id_and_buried_ones_as_they_are_kicked() {
         tube.take().unwrap().ack().unwrap();
         assert!(!listed(&tube, State::Buried).contains(wanted));
     }
+}
+
+#[test]
+fn taken_tasks_are_listed_by_the_ends_of_their_leases() {
+    let options = TubeOptions::default().lapse(Lapse::new().grace(secs(30)));
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.create_tube("t", options).unwrap();
+    let put = |text: &str, ttr: Duration| tube.task(text.as_bytes()).ttr(ttr).put().unwrap();
+    for (text, ttr) in [
+        ("endless2", Duration::MAX),
+        ("late", secs(60)),
+        ("soon", secs(10)),
+        ("soon2", secs(10)),
+        ("between", secs(20)),
+        ("endless1", Duration::MAX),
+    ] {
+        put(text, ttr);
+    }
+    let found = |filter: Filter, most| {
+        let (mut found, mut next) = (Vec::new(), None);
+        loop {
+            let page = tube.search(&filter, next.as_ref(), most).unwrap();
+            found.extend(page.tasks);
+            next = page.next;
+            if next.is_none() {
+                break;
+            }
+        }
+        let text = |task: TaskSummary| tube.peek(task.id).unwrap().payload;
+        let texts = found.into_iter().map(|task| String::from_utf8(text(task)).unwrap());
+        texts.collect::<Vec<_>>().join(" ")
+    };
+    let is = |wanted: &str| {
+        assert_eq!(listed(&tube, State::Taken), wanted);
+        assert_eq!(first(&tube, State::Taken), wanted.split(' ').next().unwrap());
+        let taken = Filter::new().state(State::Taken);
+        assert_eq!([1, 99].map(|most| found(taken.clone(), most)), [wanted, wanted]);
+    };
+    let held = tube.take_many(6).unwrap();
+    is("soon soon2 between late endless2 endless1");
+    held[2].touch(secs(200)).unwrap();
+    is("soon2 between late soon endless2 endless1");
+    // In their grace the tasks stand by its end.
+    clock.advance(secs(20));
+    is("soon2 between late soon endless2 endless1");
+    let stalled = Filter::new().stalled(true);
+    assert_eq!([1, 99].map(|most| found(stalled.clone(), most)), ["soon2 between"; 2]);
+    clock.advance(secs(30));
+    is("late soon endless2 endless1");
+    // Of one instant each, and tube by tube by id.
+    let ids: Vec<_> = queue.taken().unwrap().iter().map(|task| task.id).collect();
+    assert!(ids.is_sorted() && ids.len() == 4);
+    // The tasks of many pages, of which one half has an end.
+    for number in 0..1000 {
+        put("x", if number % 2 == 0 { Duration::MAX } else { secs(5000 - number) });
+    }
+    tube.ack_many(held).ok();
+    let many = tube.take_many(1010).unwrap();
+    let ends: Vec<Option<Duration>> =
+        tube.summaries(State::Taken).map(|task| task.unwrap().lease_left).collect();
+    assert_eq!(ends.len(), many.len());
+    assert!(ends.iter().map(|end| end.unwrap_or(Duration::MAX)).is_sorted());
+    assert_eq!(ends.iter().filter(|end| end.is_none()).count(), 500);
+    assert_eq!(queue.check().unwrap(), [""; 0]);
 }
 
 /// Regression: the time of day was compared with queue time, which it differs from after the clock

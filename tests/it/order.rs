@@ -4,7 +4,10 @@ use crate::{drain, kind, listed, lone, secs, still};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
 use std::time::SystemTime;
-use tubewell::{ErrorKind, Place, Placement, PutView, Queue, Release, State, TubeOptions};
+use tubewell::{
+    Conflict, ErrorKind, Place, Placement, PutOutcome, PutView, Queue, Release, State, Tube,
+    TubeOptions, Unique,
+};
 
 #[test]
 fn put_order() {
@@ -217,6 +220,58 @@ fn a_placement_sees_the_priority_group_and_key_that_were_asked_for() {
         ]
     );
     assert_eq!(drain(&tube), "a b c d e f g");
+}
+
+/// A put again asks the placement as every put does, for what was given.
+#[test]
+fn a_put_again_has_a_new_place_by_the_placement_of_its_own_tube() {
+    for conflict in [Conflict::Replace, Conflict::Debounce] {
+        let queue = shortest();
+        let tube = queue.tube("t").unwrap();
+        for text in ["ccc", "a", "bb"] {
+            tube.task(text.as_bytes()).key(text).priority(3).put().unwrap();
+        }
+        let again = |key: &str, payload: &[u8]| {
+            tube.task(payload).key(key).on_conflict(conflict).put_outcome().unwrap().outcome
+        };
+        assert_eq!(again("a", b"dddd"), PutOutcome::Replaced);
+        assert_eq!(again("ccc", b"e"), PutOutcome::Replaced);
+        assert_eq!(tube.peek_next(State::Ready).unwrap().unwrap().priority, 3, "it is kept");
+        assert_eq!(drain(&tube), "e bb dddd");
+        let id = tube.put(b"x").unwrap();
+        let grouped = tube.task(b"@y").key("g").put().unwrap();
+        assert_eq!(again("g", b"z"), PutOutcome::Replaced);
+        assert_eq!(tube.peek(grouped).unwrap().group.as_deref(), Some("at"), "kept, too");
+        assert_eq!(tube.take().unwrap().id(), id);
+        assert_eq!(queue.check().unwrap(), [""; 0]);
+    }
+}
+
+/// As no verb brings a task into a tube with a placement, so does no put of its key.
+#[test]
+fn no_put_brings_a_task_of_another_tube_into_one_with_a_placement() {
+    let queue = still().0.placement("shortest", Shortest).in_memory().unwrap();
+    let options = TubeOptions::default().unique(Unique::new().in_queue(true));
+    let plain = queue.create_tube("plain", options.clone()).unwrap();
+    let placed = queue.create_tube("placed", options.placement("shortest")).unwrap();
+    let id = plain.task(b"x").key("k").put().unwrap();
+    let again = |tube: &Tube, conflict| {
+        tube.task(b"y").key("k").on_conflict(conflict).put_outcome().map(|put| put.id)
+    };
+    for conflict in [Conflict::Replace, Conflict::Debounce] {
+        let refused = again(&placed, conflict).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        assert!(refused.to_string().contains("a tube with a placement"), "{refused}");
+        assert_eq!((&plain.peek(id).unwrap().payload[..], placed.len().unwrap()), (&b"x"[..], 0));
+    }
+    assert_eq!(again(&placed, Conflict::Keep).unwrap(), id);
+    // Out of it they go.
+    plain.delete(id).unwrap();
+    let id = again(&placed, Conflict::Replace).unwrap();
+    assert_eq!(again(&placed, Conflict::Replace).unwrap(), id);
+    assert_eq!(again(&plain, Conflict::Replace).unwrap(), id);
+    assert_eq!((plain.len().unwrap(), placed.len().unwrap()), (1, 0));
+    assert_eq!(queue.check().unwrap(), [""; 0]);
 }
 
 #[test]

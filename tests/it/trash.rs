@@ -6,7 +6,7 @@ use crate::{
 };
 use std::thread;
 use tubewell::{
-    Cause, Conflict, ErrorKind, Queue, Reason, State, TaskId, Tube, TubeOptions, WhyNot,
+    Cause, Conflict, ErrorKind, Filter, Queue, Reason, State, TaskId, Tube, TubeOptions, WhyNot,
 };
 
 fn trash(tube: &Tube) -> Vec<TaskId> {
@@ -311,4 +311,50 @@ fn a_transaction_trashes() {
     drop(task);
     assert_eq!(trash(&tube), [id]);
     close_sound(queue);
+}
+
+/// A filter finds them only if it asks for them, by the time at which they came.
+#[test]
+fn a_search_looks_at_the_trash_or_at_the_others() {
+    let (tube, clock) = lone();
+    let mut ids = Vec::new();
+    for number in 0..20 {
+        let kind = if number % 2 == 0 { "mail" } else { "fax" };
+        let key = format!("order/{number}");
+        let task = tube.task(b"x").kind(kind).key(&key).priority(-number);
+        ids.push(task.put().unwrap());
+    }
+    for id in &ids[..10] {
+        tube.trash(*id, "torn").unwrap();
+        clock.advance(secs(1));
+    }
+    tube.bury(ids[10], "no").unwrap();
+    let found = |filter: &Filter, most| {
+        let (mut found, mut next) = (Vec::new(), None);
+        loop {
+            let page = tube.search(filter, next.as_ref(), most).unwrap();
+            found.extend(page.tasks.iter().map(|task| task.id));
+            next = page.next;
+            if next.is_none() {
+                return found;
+            }
+        }
+    };
+    let any = || Filter::new().trashed(true);
+    let fifth = tube.peek(ids[5]).unwrap().buried.unwrap();
+    let odd: Vec<TaskId> = ids[..10].iter().copied().skip(1).step_by(2).collect();
+    for most in [1, 3, 99] {
+        assert_eq!(found(&any(), most), ids[..10]);
+        assert_eq!(found(&any().state(State::Buried), most), ids[..10]);
+        assert_eq!(found(&any().state(State::Ready), most), []);
+        assert_eq!(found(&any().kind("fax"), most), odd);
+        assert_eq!(found(&any().key_prefix("order/3"), most), ids[3..4]);
+        assert_eq!(found(&any().ended_before(fifth), most), ids[..5]);
+        assert_eq!(found(&any().ended_after(fifth).kind("fax"), most), odd[2..]);
+        assert_eq!(found(&any().owner("ada"), most), []);
+        assert_eq!(found(&Filter::new().trashed(false), most).len(), 10);
+        assert_eq!(found(&Filter::new().state(State::Buried), most), ids[10..11]);
+    }
+    tube.empty_trash().unwrap();
+    assert_eq!(found(&any(), 99), []);
 }

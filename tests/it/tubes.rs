@@ -373,3 +373,23 @@ fn a_waiting_taker_is_woken_by_the_end_of_a_pause() {
     clock.advance(secs(60));
     assert_eq!(tube.peek(taker.join().unwrap()).unwrap().payload, b"a");
 }
+
+/// They are read in steps, which end within a prefix and within the names that begin with others.
+#[test]
+fn the_names_of_many_tubes_are_listed_in_order() {
+    let queue = still().0.in_memory().unwrap();
+    let mut names: Vec<String> = Vec::new();
+    for number in 0..200 {
+        for name in [format!("{number}"), format!("shop:{number}"), format!("shop:{number}:x")] {
+            queue.tube(&name).unwrap();
+            names.push(name);
+        }
+    }
+    names.sort();
+    assert_eq!(queue.tubes().unwrap(), names);
+    let in_shop: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix("shop:")).collect();
+    assert_eq!(queue.scope("shop:").tubes().unwrap(), in_shop);
+    assert_eq!(queue.scope("none").tubes().unwrap(), [""; 0]);
+    let numbers: Vec<String> = queue.stats().unwrap().into_iter().map(|tube| tube.tube).collect();
+    assert_eq!(numbers.len(), names.len());
+}

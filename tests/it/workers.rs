@@ -201,6 +201,25 @@ fn a_worker_is_forgotten_after_its_time() {
     }
 }
 
+/// The list is read in steps.
+#[test]
+fn many_workers_are_listed_each_once() {
+    let (queue, clock) = queue();
+    let mut wanted = Vec::new();
+    for number in 0..300 {
+        let name = format!("{number}");
+        drop(queue.consumer_with(&name, ConsumerOptions::new().keep(secs(900))).unwrap());
+        if number % 3 == 0 {
+            queue.deregister(&[&name]).unwrap();
+        } else {
+            wanted.push(name);
+        }
+        clock.advance(secs(1));
+    }
+    wanted.reverse();
+    assert_eq!(names(&queue), wanted, "the last one to be active first");
+}
+
 /// The setting holds where the consumer has said nothing itself, also that it is not remembered.
 #[test]
 fn the_setting_of_the_queue_remembers_those_that_say_nothing_of_it() {

@@ -705,7 +705,8 @@ impl Model {
                 let left = |due: u64| (due.saturating_sub(clock), task.by_wall);
                 (task.seen.due.map_or((EVER, false), left), task.seen.serial)
             }),
-            State::Taken | State::Done => here.min_by_key(|task| task.seen.serial),
+            State::Taken => here.min_by_key(|task| (task.deadline, task.seen.serial)),
+            State::Done => here.min_by_key(|task| task.seen.serial),
             _ => here.min_by_key(|task| self.rank(task)),
         };
         next.map(|task| task.seen.serial)

@@ -64,7 +64,7 @@ pub(super) fn lost_name(
     fits: impl Fn(u32) -> bool,
 ) -> Result<Option<(u32, String)>> {
     let mut lost = Vec::new();
-    for name in query::names(view, "")? {
+    for name in query::names(view)? {
         let number = sound(query::numbered(view.get(&key::name(&name)), "name"))?.flatten();
         let Some(number) = number.filter(|number| fits(*number)) else { continue };
         match query::tube(view, number) {

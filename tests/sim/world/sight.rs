@@ -198,6 +198,11 @@ impl World {
         if !delayed.map(|task| task.delay_left.unwrap_or(Duration::MAX)).is_sorted() {
             return Err(format!("tube {no} lists its delayed tasks in another order"));
         }
+        let taken = tasks.iter().filter(|task| task.state == State::Taken);
+        let end = |task: &TaskInfo| task.grace_left.or(task.lease_left).unwrap_or(Duration::MAX);
+        if !taken.map(end).is_sorted() {
+            return Err(format!("tube {no} lists its taken tasks in another order"));
+        }
         let calls = &stats.calls;
         let calls = [
             calls.put,
