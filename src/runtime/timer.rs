@@ -147,12 +147,15 @@ mod tests {
     use super::*;
     use crate::engine::query;
     use crate::engine::take::Take;
+    use crate::engine::transition::TRIMMED_MAX;
     use crate::engine::tube_cache::KnownTubes;
     use crate::format::View;
     use crate::runtime::commit::{After, Attempts, EngineState, Undone};
     use crate::words::limits::SWEEP_TASKS;
     use crate::words::task::State;
-    use crate::{Cause, Clock, ManualClock, Queue};
+    use crate::{
+        Cause, Clock, Events, HistoryLimits, ManualClock, Queue, Retention, Tube, TubeOptions,
+    };
     use std::collections::BTreeMap;
 
     /// Regression: the deadlines of a dropped tube were kept. After one of them had passed, the
@@ -171,6 +174,78 @@ mod tests {
         assert_eq!(work_off_all(core).unwrap(), NextDue::NONE);
         clock.advance(Duration::from_secs(2));
         assert_eq!(work_off_all(core).unwrap(), NextDue::NONE);
+    }
+
+    /// How many finished tasks a tube has removed in each commit since the subscription.
+    fn removals(events: &Events) -> Vec<usize> {
+        let mut commits = BTreeMap::new();
+        std::iter::from_fn(|| events.try_recv())
+            .filter(|event| event.cause == Cause::Retention)
+            .for_each(|event| *commits.entry(event.mark).or_insert(0) += 1);
+        commits.into_values().collect()
+    }
+
+    /// A tube that has finished so many tasks, and keeps them as this says.
+    fn finished(tasks: usize, kept: Retention) -> (Queue, Tube, ManualClock) {
+        let clock = ManualClock::new();
+        let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+        let options = TubeOptions::default().keep_finished(kept).history(HistoryLimits::none());
+        let tube = queue.create_tube("t", options).unwrap();
+        tube.put_many(vec![&b"x"[..]; tasks]).unwrap();
+        tube.ack_many(tube.take_many(tasks).unwrap()).unwrap();
+        (queue, tube, clock)
+    }
+
+    #[test]
+    fn tasks_that_are_kept_for_a_time_go_in_commits_of_one_sweep_each() {
+        for tick in [false, true] {
+            let kept = Retention::new().age(Duration::from_secs(60));
+            let (queue, tube, clock) = finished(1000, kept);
+            let events = queue.events();
+            clock.advance(Duration::from_secs(60));
+            if tick {
+                queue.tick().unwrap();
+            } else {
+                assert!(tube.is_empty().unwrap());
+            }
+            let mut sizes = removals(&events);
+            assert_eq!(sizes.pop(), Some(1000 % SWEEP_TASKS), "tick: {tick}");
+            assert_eq!(sizes, [SWEEP_TASKS; 1000 / SWEEP_TASKS], "tick: {tick}");
+            assert_eq!(tube.stats().unwrap().finished, 0);
+        }
+    }
+
+    /// However far a tube is above its limits, the end of one task removes few others.
+    #[test]
+    fn one_end_removes_a_bounded_number_of_the_tasks_above_a_limit() {
+        let large = vec![7; 1000];
+        for (kept, lower, result) in [
+            (Retention::new(), Some(Retention::new().count(1)), &b"x"[..]),
+            // A result has as many bytes as there is room for.
+            (Retention::new().bytes(1000), None, &large[..]),
+        ] {
+            let (queue, tube, _) = finished(1000, kept);
+            let events = queue.events();
+            if let Some(lower) = lower {
+                tube.set("keep_finished", lower).unwrap();
+            }
+            let end = |result: &[u8]| {
+                tube.put(b"").unwrap();
+                tube.take().unwrap().ack_with(result).unwrap();
+                removals(&events)
+            };
+            assert_eq!(removals(&events), [0; 0], "a setting removes none");
+            assert_eq!(end(result), [TRIMMED_MAX]);
+            // Each end brings one, and removes as many as it may.
+            let mut left = 1001 - TRIMMED_MAX;
+            while left > 1 {
+                let removed = end(b"");
+                assert!(removed.len() == 1 && removed[0] <= TRIMMED_MAX, "{removed:?}");
+                left = left + 1 - removed[0];
+                assert_eq!(tube.stats().unwrap().finished, left as u64);
+            }
+            assert_eq!(queue.check().unwrap(), [""; 0]);
+        }
     }
 
     /// T3. The mark of an event shows in which commit it happened.

@@ -315,7 +315,8 @@ pub struct TaskSummary {
     pub last_failure: Option<Failure>,
     /// When it was finished, in [queue time](crate#time), if it is.
     pub finished: Option<SystemTime>,
-    /// How many entries its [history](crate::Tube::history) has.
+    /// How many entries its [history](crate::Tube::history) has. They are read by that call: each
+    /// has a row of its own, and what a look at a task reads does not grow with their number.
     pub history: u64,
 }
 

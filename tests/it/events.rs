@@ -5,7 +5,8 @@ use std::fs;
 use std::sync::mpsc;
 use std::thread;
 use tubewell::{
-    Cause, Conflict, ErrorKind, Event, EventOptions, Events, Queue, State, Tube, TubeOptions,
+    Cause, Conflict, ConsumerOptions, ErrorKind, Event, EventOptions, Events, Phase, Queue, State,
+    Tube, TubeOptions,
 };
 
 fn queue() -> (Queue, Events, Tube) {
@@ -179,6 +180,42 @@ fn the_unlocking_of_a_group_makes_no_event() {
     tube.task(b"b").group("g").put().unwrap();
     tube.take().unwrap().ack().unwrap();
     assert_eq!(reported(&events), [Cause::Put, Cause::Put, Cause::Take, Cause::Ack]);
+}
+
+/// What a holder or anyone else writes down of a task changes no state, and consumers are no tasks:
+/// only the steps of what they hold are events.
+#[test]
+fn reports_log_lines_and_consumers_make_no_event() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let (tube, events) = (queue.tube("t").unwrap(), queue.events());
+    let id = tube.put(b"a").unwrap();
+    let keep = ConsumerOptions::new().grace(secs(5)).keep(secs(9));
+    let ada = queue.consumer_with("ada", keep.clone().meta("floor 2")).unwrap();
+    let task = tube.by(&ada).take().unwrap();
+    assert_eq!(reported(&events), [Cause::Put, Cause::Take]);
+    task.start("pid 1").unwrap();
+    task.progress(40, "halfway").unwrap();
+    task.checkpoint(b"so far").unwrap();
+    task.log("a line").unwrap();
+    tube.log(id, "another one").unwrap();
+    let nameless = queue.session();
+    drop(queue.consumer_with("ada", ConsumerOptions::new().meta("floor 3")).unwrap());
+    drop(queue.consumer_with("bob", keep.clone()).unwrap());
+    queue.deregister(&["bob"]).unwrap();
+    drop((queue.consumer_with("eve", keep).unwrap(), nameless));
+    clock.advance(secs(9));
+    queue.tick().unwrap();
+    assert_eq!(queue.consumers().unwrap().len(), 1, "eve is forgotten");
+    assert!(reported(&events).is_empty());
+    let seen = tube.peek(id).unwrap();
+    assert!(matches!(seen.phase, Some(Phase::Started { .. })));
+    assert_eq!(seen.progress.unwrap().percent, 40);
+    assert_eq!(tube.history(id).unwrap().entries.len(), 4);
+    // The end of a session is seen by what becomes of its tasks.
+    task.detach();
+    ada.close().unwrap();
+    assert_eq!(reported(&events), [Cause::Lost]);
 }
 
 #[test]

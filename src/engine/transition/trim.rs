@@ -11,7 +11,7 @@ use crate::words::task::Cause;
 
 /// The most tasks that one more removes: more than one, so that a tube comes back under its limits
 /// after a task of many bytes.
-const TRIMMED_MAX: usize = 4;
+pub(crate) const TRIMMED_MAX: usize = 4;
 
 impl Transition<'_> {
     /// Removes the tasks that ended first while there are more than the tube keeps, but not the one
