@@ -357,7 +357,8 @@ pub(crate) fn from(
     first: u32,
     most: usize,
 ) -> Result<(Vec<(u32, ConsumerRow)>, Option<u32>)> {
-    let mut rows = Scan::through(key::consumer(first), &Range::of(Tag::Consumer).end());
+    let mut rows = Scan::over(Range::of(Tag::Consumer));
+    rows.skip_to(key::consumer(first));
     let mut consumers = Vec::new();
     while let Some((met, row)) = rows.next(view)? {
         let number = query::number_in(&met).ok_or_else(|| damaged("consumer"))?;

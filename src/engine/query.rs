@@ -105,7 +105,8 @@ pub(crate) fn numbers_from(
     first: u32,
     most: usize,
 ) -> Result<(Vec<u32>, Option<u32>)> {
-    let mut rows = Scan::through(key::tube(first), &Range::of(Tag::Tube).end());
+    let mut rows = Scan::over(Range::of(Tag::Tube));
+    rows.skip_to(key::tube(first));
     let mut numbers = Vec::new();
     while let Some((met, _)) = rows.next(view)? {
         let number = number_in(&met).ok_or_else(|| damaged("tube"))?;

@@ -204,13 +204,15 @@ fn reports_log_lines_and_consumers_make_no_event() {
     drop(queue.consumer_with("bob", keep.clone()).unwrap());
     queue.deregister(&["bob"]).unwrap();
     drop((queue.consumer_with("eve", keep).unwrap(), nameless));
-    clock.advance(secs(9));
-    queue.tick().unwrap();
+    for length in [5, 9] {
+        clock.advance(secs(length));
+        queue.tick().unwrap();
+    }
     assert_eq!(queue.consumers().unwrap().len(), 1, "eve is forgotten");
     assert!(reported(&events).is_empty());
     let seen = tube.peek(id).unwrap();
     assert!(matches!(seen.phase, Some(Phase::Started { .. })));
-    assert_eq!(seen.progress.unwrap().percent, 40);
+    assert_eq!(seen.progress.as_ref().unwrap().percent, 40);
     assert_eq!(tube.history(id).unwrap().entries.len(), 4);
     // The end of a session is seen by what becomes of its tasks.
     task.detach();
