@@ -21,7 +21,7 @@ use std::mem::discriminant;
 mod trim;
 mod notes;
 
-pub(crate) use trim::{TRIMMED_MAX, retire};
+pub(crate) use trim::retire;
 
 /// Whether a state has rows by which it is found.
 fn has_index(standing: Option<&TaskState>) -> bool {

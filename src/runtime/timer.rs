@@ -147,11 +147,10 @@ mod tests {
     use super::*;
     use crate::engine::query;
     use crate::engine::take::Take;
-    use crate::engine::transition::TRIMMED_MAX;
     use crate::engine::tube_cache::KnownTubes;
     use crate::format::View;
     use crate::runtime::commit::{After, Attempts, EngineState, Undone};
-    use crate::words::limits::SWEEP_TASKS;
+    use crate::words::limits::{SWEEP_TASKS, TRIMMED_MAX};
     use crate::words::task::State;
     use crate::{
         Cause, Clock, Events, HistoryLimits, ManualClock, Queue, Retention, Tube, TubeOptions,

@@ -52,6 +52,9 @@ pub(crate) const TRANSACTION_NUMBERS: u64 = 1 << 32;
 pub(crate) const SWEEP_TASKS: usize = 64;
 /// The same on a full disk, where each task takes space until it is done.
 pub(crate) const SWEEP_TASKS_FULL: usize = 8;
+/// The most kept tasks that the end of one more removes: more than one, so that a tube comes back
+/// under its limits after a task of many bytes.
+pub(crate) const TRIMMED_MAX: usize = 4;
 /// Tubes in which one step of the end of a session looks for leases.
 pub(crate) const SWEEP_TUBES: usize = 512;
 /// Pieces of a payload that one step writes: 512 KiB beside the payload that the caller holds.

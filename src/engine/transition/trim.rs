@@ -7,11 +7,8 @@ use crate::engine::{lookup, query, retention};
 use crate::format::Scan;
 use crate::format::key;
 use crate::words::error::{ErrorKind, Result};
+use crate::words::limits::TRIMMED_MAX;
 use crate::words::task::Cause;
-
-/// The most tasks that one more removes: more than one, so that a tube comes back under its limits
-/// after a task of many bytes.
-pub(crate) const TRIMMED_MAX: usize = 4;
 
 impl Transition<'_> {
     /// Removes the tasks that ended first while there are more than the tube keeps, but not the one
