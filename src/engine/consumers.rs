@@ -351,12 +351,11 @@ pub(crate) fn all(view: &dyn View) -> Result<Vec<(u32, ConsumerRow)>> {
     from(view, 0, usize::MAX).map(|(consumers, _)| consumers)
 }
 
-/// Up to `most` consumers by number, from this one on, and the number to continue with.
-pub(crate) fn from(
-    view: &dyn View,
-    first: u32,
-    most: usize,
-) -> Result<(Vec<(u32, ConsumerRow)>, Option<u32>)> {
+/// Some consumers with their numbers, and the number to continue with.
+type ConsumerPage = (Vec<(u32, ConsumerRow)>, Option<u32>);
+
+/// Up to `most` consumers by number, from this one on.
+pub(crate) fn from(view: &dyn View, first: u32, most: usize) -> Result<ConsumerPage> {
     let mut rows = Scan::over(Range::of(Tag::Consumer));
     rows.skip_to(key::consumer(first));
     let mut consumers = Vec::new();
