@@ -38,7 +38,7 @@ struct StagedReplacement<'a> {
 
 impl StagedReplacement<'_> {
     fn apply<V: HeldVerb>(&mut self, verb: &V, new: Replacement<'_>) -> Result<(V::Done, Mark)> {
-        let (most, bytes) = (pieces_of_step(self.core), new.payload.bytes.len());
+        let (most, bytes) = (pieces_of_step(self.core)?, new.payload.bytes.len());
         let is_large = bytes > most as usize * PIECE_BYTES_MAX;
         if is_large && bytes <= new.payload_bytes_max {
             let pieces = Pieces::of(new.payload.bytes);

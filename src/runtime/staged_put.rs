@@ -9,6 +9,7 @@ use crate::engine::staging::{GiveUp, StagePieces};
 use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::pipeline::submit;
+use crate::runtime::reentrancy::ensure_outside;
 use crate::runtime::shared::Shared;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{BATCH_TASKS_MAX, PIECES_OF_STEP};
@@ -83,7 +84,7 @@ impl<'a> StagedPut<'a> {
     }
 
     fn try_large(&mut self, put: &PutTasks<'_>) -> Result<(PutsDone, Mark)> {
-        let most = pieces_of_step(self.core);
+        let most = pieces_of_step(self.core)?;
         for (at, task) in put.tasks.iter().enumerate() {
             let bytes = task.payload.len();
             let is_large = bytes > most as usize * PIECE_BYTES_MAX;
@@ -122,11 +123,15 @@ impl<'a> StagedPut<'a> {
 }
 
 /// The most pieces of one record. They are fewer if the journal is small.
-pub(super) fn pieces_of_step(core: &Shared) -> u32 {
+///
+/// # Errors
+/// `InTransaction`: it takes the lock of the engine.
+pub(super) fn pieces_of_step(core: &Shared) -> Result<u32> {
+    ensure_outside()?;
     let (_, ring) = core.state.lock().store.ring();
     let fit = ring as usize / 8 / PIECE_BYTES_MAX;
     let most = if ring == 0 { PIECES_OF_STEP } else { fit.clamp(1, PIECES_OF_STEP) };
-    most as u32
+    Ok(most as u32)
 }
 
 impl Drop for StagedPut<'_> {

@@ -4,8 +4,8 @@ use crate::{counts, drain, home, is_gone, kind, lone, lone_with, open, secs, sta
 use std::fs;
 use std::time::{Duration, SystemTime};
 use tubewell::{
-    Backoff, Conflict, Error, ErrorKind, PutOutcome, Queue, Release, Result, State, Task,
-    TicketHandle, Tube, TubeOptions,
+    Backoff, Conflict, Error, ErrorKind, PutOutcome, Queue, Release, Result, Retention, State,
+    Task, TicketHandle, Tube, TubeOptions,
 };
 
 const LONG: Duration = Duration::from_secs(500 * 365 * 86_400);
@@ -238,13 +238,16 @@ fn reasons_of_any_length_are_kept_up_to_4096_bytes() {
 /// Something that happens to a taken task, and then the result of its lease.
 fn lost_after(expected: ErrorKind, happen: impl FnOnce(&Queue, &Tube, &Task)) {
     let queue = still().0.in_memory().unwrap();
-    let tube = queue.tube("t").unwrap();
+    let options = TubeOptions::default().keep_finished(Retention::new());
+    let tube = queue.create_tube("t", options).unwrap();
     tube.put(b"x").unwrap();
     let task = tube.take().unwrap();
     happen(&queue, &tube, &task);
     let stats = tube.stats();
-    for verdict in verdicts!(TicketHandle) {
-        let error = verdict(tube.ticket(task.ticket())).unwrap_err();
+    let ticket = || tube.ticket(task.ticket());
+    let verdicts = verdicts!(TicketHandle).map(|verdict| verdict(ticket(), &tube));
+    for refused in verdicts.into_iter().chain(readings!(ticket())) {
+        let error = refused.unwrap_err();
         assert_eq!(error.kind(), expected, "{error}");
     }
     drop(task);

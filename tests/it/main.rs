@@ -3,32 +3,59 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-/// The verdicts on a taken task; a guard, a lease and a ticket have the same ones.
+/// The verdicts on a taken task, and the reports on the work; a guard, a lease and a ticket have
+/// the same ones. The tube is where an advance goes.
 macro_rules! verdicts {
     ($held:ty) => {{
-        let all: [fn($held) -> tubewell::Result<()>; crate::VERDICTS] = [
-            |held| held.ack(),
-            |held| held.release(),
-            |held| held.release_with(tubewell::Release::new().delay(crate::secs(1))),
-            |held| held.snooze(crate::secs(1)),
-            |held| held.retry("no"),
-            |held| held.retry_after("no", crate::secs(1)),
-            |held| held.retry_with(tubewell::Retry::new("no").group("g")),
-            |held| held.bury("no"),
-            |held| held.bury_with_priority("no", 1),
-            |held| held.fail("g", "no"),
-            |held| held.trash("no"),
-            |held| held.touch(crate::secs(1)),
-            |held| held.renew(),
-            |held| held.renew_for(crate::secs(1)),
-            |held| held.time_left().map(drop),
+        #[allow(unused_mut, reason = "a ticket is only borrowed where a guard is changed")]
+        let all: [fn($held, &tubewell::Tube) -> tubewell::Result<()>; crate::VERDICTS] = [
+            |held, _| held.ack(),
+            |held, _| held.ack_with(b"r"),
+            |held, _| held.release(),
+            |held, _| held.release_with(tubewell::Release::new().delay(crate::secs(1))),
+            |held, _| held.snooze(crate::secs(1)),
+            |held, _| held.retry("no"),
+            |held, _| held.retry_after("no", crate::secs(1)),
+            |held, _| held.retry_with(tubewell::Retry::new("no").group("g")),
+            |held, _| held.bury("no"),
+            |held, _| held.bury_with_priority("no", 1),
+            |held, _| held.fail("g", "no"),
+            |held, _| held.trash("no"),
+            |mut held, tube| held.advance(tube),
+            |mut held, tube| held.advance_with(tube, tubewell::Advance::new().result(b"r")),
+            |held, _| held.touch(crate::secs(1)),
+            |held, _| held.renew(),
+            |held, _| held.renew_for(crate::secs(1)),
+            |held, _| held.start("m"),
+            |held, _| held.progress(1, "p"),
+            |held, _| held.checkpoint(b"c"),
+            |held, _| held.log("l"),
+            |mut held, _| held.with_payload(b"n").renew(),
+            |mut held, _| held.with_payload(b"n").release(),
+            |mut held, tube| held.with_payload(b"n").advance(tube),
         ];
         all
     }};
 }
 
 /// Their number.
-const VERDICTS: usize = 15;
+const VERDICTS: usize = 24;
+
+/// What can be read of a taken task with a guard, a lease or a ticket.
+macro_rules! readings {
+    ($held:expr) => {{
+        let held = $held;
+        [
+            held.passed().map(drop),
+            held.kind().map(drop),
+            held.book().map(drop),
+            held.details().map(drop),
+            held.last_checkpoint().map(drop),
+            held.previous().map(drop),
+            held.time_left().map(drop),
+        ]
+    }};
+}
 
 mod advance;
 mod batch;
@@ -114,6 +141,7 @@ mod typed;
 mod unfail_into;
 mod unique;
 mod update;
+mod verbs;
 mod wait;
 mod workers;
 

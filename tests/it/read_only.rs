@@ -2,17 +2,16 @@
 
 use crate::disk::{Event, Files, Recorder, write};
 use crate::golden::{self, listing};
-use crate::{VERDICTS, close_sound, home, killed, kind, ok, open, secs, still};
+use crate::{close_sound, home, killed, kind, ok, open, secs, still, verbs};
 use redb::TableDefinition;
 use std::collections::BTreeMap;
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tubewell::testing::FileName;
 use tubewell::{
-    Builder, ErrorKind, ManualClock, Queue, Result, State, Stop, TaskId, TaskInfo, Ticket,
-    TicketHandle, Tube, TubeOptions,
+    Builder, ErrorKind, ManualClock, Queue, Result, State, TaskId, TaskInfo, Ticket, TicketHandle,
+    Tube, TubeOptions,
 };
 
 const NUMBERS: TableDefinition<u64, u64> = TableDefinition::new("numbers");
@@ -102,53 +101,15 @@ fn read_all(queue: &Queue) -> BTreeMap<TaskId, TaskInfo> {
     found
 }
 
-/// Calls all that writes in a tube, with the id of a task in it.
-fn verbs(queue: &Queue, tube: &Tube, ticket: Ticket) -> Vec<ErrorKind> {
-    let (stop, batch, id) = (Stop::new(), || [b"b".to_vec()], ticket.id());
-    let said = vec![
-        kind(tube.put(b"b")),
-        kind(tube.put(&[7; 3_000_000])),
-        kind(tube.put_front(b"b")),
-        kind(tube.put_many(batch())),
-        kind(tube.put_all(batch())),
-        kind(tube.put_receipt(b"b")),
-        kind(tube.task(b"b").key("k").put()),
-        kind(tube.task(b"b").wait_for_room_until(&stop).put()),
-        kind(tube.batch(batch()).put()),
-        kind(tube.take()),
-        kind(tube.try_take()),
-        kind(tube.take_timeout(secs(1))),
-        kind(tube.take_until(&stop)),
-        kind(tube.take_many(2)),
-        kind(tube.claim(id)),
-        kind(tube.kick(1)),
-        kind(tube.kick_task(id)),
-        kind(tube.delete(id)),
-        kind(tube.delete_many(&[id])),
-        kind(tube.complete_by_id(id)),
-        kind(tube.fail_by_id(id, "g", "no")),
-        kind(tube.bury(id, "no")),
-        kind(tube.update(id).priority(1).apply()),
-        kind(tube.release_all()),
-        kind(tube.force_timeout(&[id])),
-        kind(tube.truncate()),
-        kind(tube.pause()),
-        kind(tube.resume()),
-        kind(queue.tube("new")),
-        kind(queue.create_tube("new", TubeOptions::default().temporary(true))),
-        kind(queue.drop_tube(tube.name())),
-        kind(queue.force_drop_tube(tube.name())),
-        kind(queue.consumer("bob")),
-        kind(queue.consumer_with_grace("bob", secs(1))),
-        kind(queue.checkpoint()),
-        kind(queue.compact()),
-        kind(queue.compact_with(|_| ControlFlow::Continue(()))),
-        kind(queue.tick()),
-        kind(queue.transact(|_| ok(()))),
-    ];
-    // The last one only reads.
-    let verdicts = verdicts!(TicketHandle).into_iter().take(VERDICTS - 1);
-    said.into_iter().chain(verdicts.map(|say| kind(say(tube.ticket(ticket))))).collect()
+/// Calls every verb of the queue and of a tube, with the ticket of a task in it.
+fn call_all(queue: &Queue, tube: &Tube, ticket: Ticket) {
+    let refused = verdicts!(TicketHandle).map(|say| ("a verdict", say(tube.ticket(ticket), tube)));
+    for (verb, said) in verbs::writing(queue, tube, ticket.id()).into_iter().chain(refused) {
+        assert_eq!(kind(said), ErrorKind::ReadOnly, "{verb}");
+    }
+    for (verb, said) in verbs::reading(queue, tube, ticket.id()) {
+        said.unwrap_or_else(|error| panic!("{verb}: {error}"));
+    }
 }
 
 /// Opens the files to be read only, reads everything and calls every verb in the tube of the
@@ -158,8 +119,7 @@ fn looked_at(files: &Files, ticket: Option<Ticket>) -> BTreeMap<TaskId, TaskInfo
     let queue = reader().disk(disk.lend()).open_disk().unwrap();
     let found = read_all(&queue);
     if let Some(ticket) = ticket {
-        let said = verbs(&queue, &queue.tube("t").unwrap(), ticket);
-        assert!(said.iter().all(|kind| *kind == ErrorKind::ReadOnly), "{said:?}");
+        call_all(&queue, &queue.tube("t").unwrap(), ticket);
         assert_eq!(tasks(&queue).len(), found.len());
     }
     queue.close().unwrap();
@@ -181,6 +141,8 @@ fn story(disk: &Recorder) -> Ticket {
         tube.take().unwrap().ack().unwrap();
     }
     tube.task(b"later").delay(secs(60)).ttl(secs(60)).key("later").put().unwrap();
+    tube.put(b"aside").unwrap();
+    tube.take().unwrap().fail("g", "no").unwrap();
     tube.put(&[9; 20_000]).unwrap();
     queue.checkpoint().unwrap();
     queue

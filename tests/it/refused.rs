@@ -1,12 +1,9 @@
 //! Every call that a closed queue refuses, and that a transaction refuses inside: the whole
 //! interface, except calls that cannot fail.
 
-use crate::{VERDICTS, kind, ok, secs};
-use std::ops::ControlFlow;
-use tubewell::{
-    Consumer, ErrorKind, Event, Lease, Queue, Result, State, Stop, Task, TaskId, Ticket,
-    TicketHandle, Tube, TubeOptions,
-};
+use crate::verbs::{Said, reading, watching, writing};
+use crate::{VERDICTS, kind, ok};
+use tubewell::{Consumer, ErrorKind, Lease, Queue, Task, TaskId, Ticket, TicketHandle, Tube};
 
 /// The values that the calls use.
 struct Cast {
@@ -35,103 +32,45 @@ impl Cast {
     }
 
     /// Calls everything, and consumes the guards.
-    fn said(&mut self) -> Vec<(&'static str, ErrorKind)> {
+    fn said(&mut self) -> Vec<Said> {
         let Self { queue, tube, ada, ready, ticket, guards, leases } = self;
-        let (id, stop) = (*ready, Stop::new());
-        let batch = || [b"b".to_vec()];
-        let said = vec![
-            ("put", kind(tube.put(b"b"))),
-            ("put_front", kind(tube.put_front(b"b"))),
-            ("put_many", kind(tube.put_many(batch()))),
-            ("put_receipt", kind(tube.put_receipt(b"b"))),
-            ("task", kind(tube.task(b"b").put())),
-            ("put_receipt of a task", kind(tube.task(b"b").put_receipt())),
-            ("put_outcome", kind(tube.task(b"b").put_outcome())),
-            ("wait_for_room", kind(tube.task(b"b").wait_for_room(secs(1)).put())),
-            ("wait_for_room_until", kind(tube.task(b"b").wait_for_room_until(&stop).put())),
-            ("batch", kind(tube.batch(batch()).put())),
-            ("take", kind(tube.take())),
-            ("try_take", kind(tube.try_take())),
-            ("take_timeout", kind(tube.take_timeout(secs(1)))),
-            ("take_until", kind(tube.take_until(&stop))),
-            ("take_many", kind(tube.take_many(2))),
-            ("by", kind(tube.by(ada).try_take())),
-            ("claim", kind(tube.claim(id))),
-            ("wait_ready", kind(tube.wait_ready(secs(1)))),
-            ("wait_ready_until", kind(tube.wait_ready_until(&stop))),
-            ("ack_many", kind(tube.ack_many(guards.pop()))),
-            ("info", kind(tube.info())),
-            ("stats of a tube", kind(tube.stats())),
-            ("len", kind(tube.len())),
-            ("is_empty", kind(tube.is_empty())),
-            ("peek", kind(tube.peek(id))),
-            ("peek_next", kind(tube.peek_next(State::Ready))),
-            ("peek_many", kind(tube.peek_many(1))),
-            ("tasks", kind(tube.tasks(State::Ready).next().unwrap())),
-            ("kick", kind(tube.kick(1))),
-            ("kick_task", kind(tube.kick_task(id))),
-            ("delete", kind(tube.delete(id))),
-            ("bury by id", kind(tube.bury(id, "no"))),
-            ("release_all", kind(tube.release_all())),
-            ("truncate", kind(tube.truncate())),
-            ("pause", kind(tube.pause())),
-            ("resume a tube", kind(tube.resume())),
-            ("tube", kind(queue.tube("t"))),
-            ("tube that is new", kind(queue.tube("new"))),
-            ("create_tube", kind(queue.create_tube("new", TubeOptions::default()))),
-            ("find_tube", kind(queue.find_tube("t"))),
-            ("drop_tube", kind(queue.drop_tube("t"))),
-            ("force_drop_tube", kind(queue.force_drop_tube("t"))),
-            ("tubes", kind(queue.tubes())),
-            ("stats", kind(queue.stats())),
-            ("consumer", kind(queue.consumer("bob"))),
-            ("consumer_with_grace", kind(queue.consumer_with_grace("bob", secs(1)))),
-            ("waiters", kind(queue.waiters())),
-            ("taken", kind(queue.taken())),
-            ("check", kind(queue.check())),
-            ("checkpoint", kind(queue.checkpoint())),
-            ("compact", kind(queue.compact())),
-            ("compact_with", kind(queue.compact_with(|_| ControlFlow::Continue(())))),
-            ("space", kind(queue.space())),
-            ("base_space", kind(queue.base_space())),
-            ("flush", kind(queue.flush())),
-            ("tick", kind(queue.tick())),
-            ("transact", kind(queue.transact(|_| ok(())))),
-            ("read", kind(queue.read(|_| ok(())))),
-            ("resume of a consumer", kind(ada.resume(tube).next().unwrap())),
-            ("close of a consumer", kind(ada.close())),
-        ];
-        let by_ticket =
-            verdicts!(TicketHandle).map(|say| ("a ticket", kind(say(tube.ticket(*ticket)))));
+        let ticket = || tube.ticket(*ticket);
+        let mut said = writing(queue, tube, *ready);
+        said.extend(reading(queue, tube, *ready));
+        said.extend([
+            ("ack_many", tube.ack_many(guards.pop())),
+            ("by", tube.by(ada).try_take().map(drop)),
+            ("adopt", ada.adopt("bob").map(drop)),
+            ("resume of a consumer", ada.resume(tube).next().unwrap().map(drop)),
+            ("close of a consumer", ada.close()),
+        ]);
+        said.extend(verdicts!(TicketHandle).map(|say| ("a ticket", say(ticket(), tube))));
+        said.extend(readings!(ticket()).map(|read| ("of a ticket", read)));
+        said.extend(readings!(&guards[0]).map(|read| ("of a guard", read)));
+        said.extend(readings!(&leases[0]).map(|read| ("of a lease", read)));
         let (guards, leases) = (guards.drain(..), leases.drain(..));
         assert_eq!((guards.len(), leases.len()), (VERDICTS, VERDICTS));
-        let by_guard = guards.zip(verdicts!(Task)).map(|(task, say)| ("a guard", kind(say(task))));
-        let by_lease = leases.zip(verdicts!(Lease)).map(|(it, say)| ("a lease", kind(say(it))));
-        said.into_iter().chain(by_ticket).chain(by_guard).chain(by_lease).collect()
+        let by_guard = guards.zip(verdicts!(Task));
+        said.extend(by_guard.map(|(task, say)| ("a guard", say(task, tube))));
+        let by_lease = leases.zip(verdicts!(Lease));
+        said.extend(by_lease.map(|(lease, say)| ("a lease", say(lease, tube))));
+        said
     }
 }
 
-fn all_are(said: Vec<(&'static str, ErrorKind)>, expected: ErrorKind) {
-    let others: Vec<_> = said.into_iter().filter(|(_, kind)| *kind != expected).collect();
+fn all_are(said: Vec<Said>, expected: ErrorKind) {
+    let kinds = said.into_iter().map(|(verb, said)| (verb, said.map_err(|error| error.kind())));
+    let others: Vec<_> = kinds.filter(|(_, said)| *said != Err(expected)).collect();
     assert_eq!(others, [], "all others are {expected:?}");
 }
 
 #[test]
 fn an_ended_queue_refuses_everything() {
     let mut cast = Cast::new();
-    let watch: [fn(&Tube) -> Result<()>; 2] = [
-        |tube| tube.on_task_change(Some(|_: &Event| {})).map(drop),
-        |tube| tube.on_task_change_with_payload(Some(|_: &Event| {})).map(drop),
-    ];
-    for watch in watch {
-        watch(&cast.tube).unwrap();
-    }
     cast.queue.clone().close().unwrap();
     assert!(cast.queue.is_closed());
     all_are(cast.said(), ErrorKind::Closed);
-    for watch in watch {
-        assert_eq!(kind(watch(&cast.tube)), ErrorKind::Closed);
-    }
+    all_are(watching(&cast.queue, &cast.tube), ErrorKind::Closed);
 }
 
 /// Each would wait for the transaction in which it is called. A receipt may be waited for, because

@@ -1,0 +1,216 @@
+//! Every verb of a queue and of a tube that can fail, in two lists, for the tests of what a queue
+//! refuses that is closed, open read-only or inside a transaction. A test compares the lists with
+//! the sources.
+
+use crate::{ok, secs};
+use std::collections::BTreeSet;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::SystemTime;
+use tubewell::{
+    Event, EventFilter, Filter, PauseTerms, Queue, Result, State, Stop, TaskId, Tube, TubeOptions,
+};
+
+/// What a verb answered, without its value.
+pub type Said = (&'static str, Result<()>);
+
+/// A list of calls, each named by its text.
+macro_rules! calls {
+    ($($call:expr),* $(,)?) => {
+        vec![$((stringify!($call), Result::map($call, drop))),*]
+    };
+}
+
+/// All that changes the queue, or waits for a change. The task, and a buried one, are in the tube.
+pub fn writing(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
+    let (stop, batch, wait) = (Stop::new(), || [b"b".to_vec()], secs(1));
+    let later = SystemTime::UNIX_EPOCH + secs(1 << 40);
+    let (new, name, on_change) = (TubeOptions::default(), tube.name(), |_: &Event| {});
+    let puts = calls![
+        tube.put(b"b"),
+        tube.put(&[7; 3_000_000]),
+        tube.put_front(b"b"),
+        tube.put_many(batch()),
+        tube.put_all(batch()),
+        tube.put_receipt(b"b"),
+        tube.task(b"b").key("k").put(),
+        tube.task(b"b").put_receipt(),
+        tube.task(b"b").put_outcome(),
+        tube.task(b"b").wait_for_room(wait).put(),
+        tube.task(b"b").wait_for_room_until(&stop).put(),
+        tube.batch(batch()).put(),
+        tube.batch_of([tube.task(b"b")]).put(),
+        tube.batch_of([tube.task(b"b")]).put_outcomes(),
+        tube.copy_to(id, tube),
+    ];
+    let takes = calls![
+        tube.take(),
+        tube.try_take(),
+        tube.take_timeout(wait),
+        tube.take_until(&stop),
+        tube.take_timeout_until(wait, &stop),
+        tube.take_many(2),
+        tube.try_take_group("g0"),
+        tube.claim(id),
+        queue.wait_for(id, wait),
+        queue.wait_for_until(id, &stop),
+    ];
+    let by_id = calls![
+        tube.kick(1),
+        tube.kick_task(id),
+        tube.kick_where(1, |_| true),
+        tube.unfail("g", 1),
+        tube.unfail_into("g", 1, tube),
+        queue.unfail("g", 1),
+        queue.unfail_into("g", 1, tube),
+        tube.trash(id, "no"),
+        tube.restore(id),
+        tube.empty_trash(),
+        tube.move_to(id, tube).apply(),
+        tube.delete(id),
+        tube.delete_only_if(id, &[State::Taken]),
+        tube.delete_many(&[id]),
+        tube.complete_by_id(id),
+        tube.complete_by_id_with(id, b"r"),
+        tube.fail_by_id(id, "g", "no"),
+        tube.bury(id, "no"),
+        tube.update(id).priority(1).apply(),
+        tube.log(id, "line"),
+        tube.release_all(),
+        tube.force_timeout(&[id]),
+        tube.truncate(),
+    ];
+    let tubes = calls![
+        tube.pause(),
+        tube.pause_for(wait),
+        tube.pause_until(later),
+        tube.pause_with(PauseTerms::new().time_out_running()),
+        tube.resume(),
+        tube.set("ttr", wait),
+        tube.unset("ttr"),
+        queue.set("session_grace", wait),
+        queue.unset("session_grace"),
+        queue.tube("new"),
+        queue.create_tube("new", new.clone().temporary(true)),
+        queue.create_tube_with("new", new.clone(), on_change),
+        queue.drop_tube(name),
+        queue.drop_tube_if_empty(name),
+        queue.force_drop_tube(name),
+        queue.scope("a").tube("new"),
+        queue.scope("a").create_tube("new", new),
+        queue.consumer("bob"),
+        queue.consumer_with_grace("bob", wait),
+        queue.consumer_with("bob", tubewell::ConsumerOptions::new()),
+        queue.deregister(&["ada"]),
+        queue.repair(),
+        queue.checkpoint(),
+        queue.compact(),
+        queue.compact_with(|_| ControlFlow::Continue(())),
+        queue.tick(),
+        queue.transact(|_| ok(())),
+    ];
+    [puts, takes, by_id, tubes].into_iter().flatten().collect()
+}
+
+/// All that reads. A task of the tube is ready.
+pub fn reading(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
+    /// The first item of a listing.
+    fn first<T>(mut items: impl Iterator<Item = Result<T>>) -> Result<Option<T>> {
+        items.next().transpose()
+    }
+    let (stop, wait, filter) = (Stop::new(), secs(1), Filter::new().state(State::Taken));
+    calls![
+        tube.wait_ready(wait),
+        tube.wait_ready_until(&stop),
+        tube.wait_ready_timeout_until(wait, &stop),
+        tube.info(),
+        tube.stats(),
+        tube.len(),
+        tube.is_empty(),
+        tube.peek(id),
+        tube.peek_next(State::Ready),
+        tube.peek_many(1),
+        first(tube.tasks(State::Ready)),
+        first(tube.summaries(State::Ready)),
+        first(tube.buried()),
+        first(tube.failed("g")),
+        first(tube.finished()),
+        first(tube.trashed()),
+        tube.failure_groups(),
+        tube.search(&filter, None, 1),
+        tube.history(id),
+        tube.last_checkpoint(id),
+        tube.settings(),
+        tube.setting("ttr"),
+        queue.find_tube(tube.name()),
+        queue.scope("a").find_tube("new"),
+        queue.scope("a").tubes(),
+        queue.tubes(),
+        queue.stats(),
+        queue.overview(),
+        queue.waiters(),
+        queue.taken(),
+        first(queue.finished()),
+        first(queue.failed("g")),
+        queue.failure_groups(),
+        queue.find(id),
+        first(queue.find_many([id])),
+        queue.explain(id),
+        queue.history(id),
+        queue.consumers(),
+        queue.taken_by("ada").and_then(first),
+        queue.settings(),
+        queue.setting("session_grace"),
+        queue.check(),
+        queue.space(),
+        queue.base_space(),
+        queue.flush(),
+        queue.read(|_| ok(())),
+    ]
+}
+
+/// All that sets a callback, which is no step of the queue.
+pub fn watching(queue: &Queue, tube: &Tube) -> Vec<Said> {
+    let on_change = |_: &Event| {};
+    calls![
+        queue.on_event(EventFilter::new(), on_change),
+        tube.on_task_change(Some(on_change)),
+        tube.on_task_change_with_payload(Some(on_change)),
+    ]
+}
+
+/// Not a verb of a queue or of a tube, or not refused: on a closed queue every lease is lost, and a
+/// callback may go.
+const OTHERS: [&str; 8] =
+    ["encode", "is_lost", "on_lost", "open_disk", "put_in", "set_callback", "synced", "table"];
+
+/// The public methods in a source that may fail, or list what may fail.
+fn fallible(text: &str) -> impl Iterator<Item = &str> {
+    let listings =
+        ["Result<", "-> Tasks", "-> Summaries", "-> NewestFirst", "-> TakenBy", "-> Resumed"];
+    text.split("\n    pub fn ").skip(1).filter_map(move |rest| {
+        let signature = rest.split_once('{').map_or(rest, |(signature, _)| signature);
+        let may_fail = listings.iter().any(|listing| signature.contains(listing));
+        let name = rest.split(['(', '<']).next().unwrap_or_default();
+        (may_fail && signature.contains("self")).then_some(name)
+    })
+}
+
+#[test]
+fn every_method_that_may_fail_is_in_the_lists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    let here = ["verbs", "refused", "main"]
+        .map(|name| read(&root.join("tests/it").join(name).with_extension("rs")));
+    let mut missing = BTreeSet::new();
+    for entry in fs::read_dir(root.join("src/api")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "rs") {
+            let text = read(&path);
+            let is_called = |name: &str| here.iter().any(|it| it.contains(&format!(".{name}(")));
+            missing.extend(fallible(&text).filter(|name| !is_called(name)).map(str::to_owned));
+        }
+    }
+    assert_eq!(missing, OTHERS.map(str::to_owned).into());
+}
