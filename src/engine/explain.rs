@@ -40,7 +40,8 @@ pub(crate) fn explain(
     Ok(Explanation { task: id, tube: summary.tube, state: summary.state, reasons })
 }
 
-/// Everything that keeps a ready task from being taken next.
+/// Everything that keeps a ready task from being taken next. In its group it is behind its first
+/// task, which stands for the tasks of the tube that are before that.
 fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<WhyNot>> {
     let mut reasons = Vec::new();
     if tube.row.pause.is_some() {
@@ -49,14 +50,16 @@ fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<
         reasons.push(WhyNot::TubePaused { left: (end != NEVER).then(left) });
     }
     let (stored, _) = lookup::find(view, tube, id)?;
-    if let Some(group) = stored.task(tube)?.group {
-        reasons.extend(in_group(view, tube, group, id)?);
+    let group = stored.task(tube)?.group;
+    if let Some(reason) = group.map(|group| in_group(view, tube, group, id)).transpose()?.flatten()
+    {
+        reasons.push(reason);
+        return Ok(reasons);
     }
-    if reasons.is_empty() {
-        reasons.push(match query::first_ready(view, tube)? {
-            Some(next) if next != id => WhyNot::Behind { next },
-            _ => WhyNot::IsNext,
-        });
+    match query::first_ready(view, tube)? {
+        Some(next) if next != id => reasons.push(WhyNot::Behind { next }),
+        _ if reasons.is_empty() => reasons.push(WhyNot::IsNext),
+        _ => {}
     }
     Ok(reasons)
 }

@@ -46,6 +46,7 @@ fn a_ready_task_says_everything_that_is_before_it() {
     tube.pause_for(secs(5)).unwrap();
     let paused = WhyNot::TubePaused { left: Some(secs(5)) };
     assert_eq!(why(first), vec![paused.clone()]);
+    assert_eq!(why(second), [paused.clone(), WhyNot::Behind { next: first }]);
     assert_eq!(why(b), [paused, behind]);
     tube.pause().unwrap();
     assert_eq!(why(first), [WhyNot::TubePaused { left: None }]);
