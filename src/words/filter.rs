@@ -67,8 +67,7 @@ setters! {
     /// Buried in this failure group.
     failure_group(group: impl Into<String>) => failure_group = Some(group.into());
 
-    /// With a key that begins so, while the key counts: of a finished task, and of one in the
-    /// trash, it does not.
+    /// With a key that begins so, also in a state in which it [does not count](crate::Unique).
     key_prefix(prefix: impl Into<String>) => key_prefix = Some(prefix.into());
 
     /// Of this kind.
