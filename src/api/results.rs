@@ -59,7 +59,8 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`TaskNotFound`](ErrorKind::TaskNotFound) if the queue never gave this id;
+    /// [`TaskNotFound`](ErrorKind::TaskNotFound) if the queue never gave this id; those that a
+    /// killed process may have given count as given;
     /// [`Damaged`](ErrorKind::Damaged) if one of the task's rows is damaged;
     /// [`ReadOnly`](ErrorKind::ReadOnly) if the queue is open read-only and the task has not ended;
     /// [`Closed`](ErrorKind::Closed), also during the wait;

@@ -77,7 +77,8 @@ impl<T: ?Sized> Tube<T> {
     /// - `in_flight` is changed only while no task with a group is ready or in flight.
     ///
     /// The other options stay as the tube was made: `kind`, `temporary`, `placement`,
-    /// `higher_first`, `ttl_spares_buried` and `hold_group_while_delayed`.
+    /// `higher_first`, `unique`, `index_kinds`, `ttl_spares_buried` and
+    /// `hold_group_while_delayed`.
     /// [`if_not_exists`](crate::TubeOptions::if_not_exists) compares the options that the tube was
     /// made with, whatever was set since.
     ///

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
-use tubewell::{Cause, Clock, ErrorKind, Event, Reason, Result, State, TaskId, Tube, TubeOptions};
+use tubewell::{
+    Cause, Clock, ErrorKind, Event, Reason, Result, Retention, State, TaskId, Tube, TubeOptions,
+};
 
 /// A task in each state but Buried.
 fn unfinished(tube: &Tube) -> [TaskId; 3] {
@@ -156,6 +158,7 @@ fn many_tasks_are_deleted_in_one_call() {
 
 /// Every verb that is given an id.
 fn by_id(tube: &Tube, id: TaskId) -> Vec<(&'static str, Result<()>)> {
+    let was_not = |done: Result<bool>| done.map(|done| assert!(!done));
     vec![
         ("peek", tube.peek(id).map(drop)),
         ("claim", tube.claim(id).map(drop)),
@@ -164,8 +167,16 @@ fn by_id(tube: &Tube, id: TaskId) -> Vec<(&'static str, Result<()>)> {
         ("delete", tube.delete(id)),
         ("delete", tube.delete_only_if(id, &[State::Ready])),
         ("update", tube.update(id).priority(1).apply()),
-        ("complete", tube.complete_by_id(id).map(drop)),
-        ("fail", tube.fail_by_id(id, "g", "no").map(drop)),
+        ("move", tube.move_to(id, tube).apply()),
+        ("copy", tube.copy_to(id, tube).map(drop)),
+        ("trash", tube.trash(id, "no")),
+        ("restore", tube.restore(id)),
+        ("log", tube.log(id, "line")),
+        ("read the history", tube.history(id).map(drop)),
+        ("read the checkpoint", tube.last_checkpoint(id).map(drop)),
+        ("complete", was_not(tube.complete_by_id(id))),
+        ("complete", was_not(tube.complete_by_id_with(id, b"r"))),
+        ("fail", was_not(tube.fail_by_id(id, "g", "no"))),
     ]
 }
 
@@ -173,7 +184,8 @@ fn by_id(tube: &Tube, id: TaskId) -> Vec<(&'static str, Result<()>)> {
 fn a_task_of_another_tube_is_refused_with_the_name_of_that_tube() {
     let queue = still().0.in_memory().unwrap();
     for number in 0..100 {
-        queue.tube(&format!("tube {number}")).unwrap().put(b"x").unwrap();
+        let options = TubeOptions::default().keep_finished(Retention::new());
+        queue.create_tube(&format!("tube {number}"), options).unwrap().put(b"x").unwrap();
     }
     let (tube, home) = (queue.tube("tube 3").unwrap(), queue.tube("tube 77").unwrap());
     let id = home.put(b"a").unwrap();

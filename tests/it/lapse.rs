@@ -7,8 +7,8 @@ use crate::{
 use crate::{is_gone, next, still};
 use std::time::Duration;
 use tubewell::{
-    Cause, ErrorKind, Lapse, ManualClock, Place, Placement, PutView, Queue, Reason, Release,
-    ReturnTo, State, Task, Tube, TubeKind, TubeOptions, WhyNot,
+    Cause, ErrorKind, Lapse, ManualClock, Phase, Place, Placement, PutView, Queue, Reason, Release,
+    Retention, ReturnTo, State, Task, Tube, TubeKind, TubeOptions, WhyNot,
 };
 
 fn with(lapse: Lapse) -> (Queue, Tube, ManualClock) {
@@ -51,27 +51,59 @@ fn a_stalled_task_stays_with_its_holder_until_its_grace_ends() {
 
 #[test]
 fn every_verdict_settles_a_stalled_task() {
-    type Verdict = fn(Task);
-    let verdicts: [(Verdict, [u64; 4]); 7] = [
-        (|task| task.ack().unwrap(), [0, 0, 0, 0]),
-        (|task| task.release().unwrap(), [1, 0, 0, 0]),
-        (|task| task.release_with(Release::new().delay(secs(1))).unwrap(), [0, 1, 0, 0]),
-        (|task| task.retry_after("no", secs(1)).unwrap(), [0, 1, 0, 0]),
-        (|task| task.bury("no").unwrap(), [0, 0, 0, 1]),
-        (|task| task.fail("g", "no").unwrap(), [0, 0, 0, 1]),
-        (drop, [1, 0, 0, 0]),
+    type Verdict = fn(Task, &Tube);
+    let verdicts: [(Verdict, [u64; 4]); 12] = [
+        (|task, _| task.ack().unwrap(), [0, 0, 0, 0]),
+        (|task, _| task.ack_with(b"r").unwrap(), [0, 0, 0, 0]),
+        (|task, _| task.release().unwrap(), [1, 0, 0, 0]),
+        (|task, _| task.release_with(Release::new().delay(secs(1))).unwrap(), [0, 1, 0, 0]),
+        (|task, _| task.retry_after("no", secs(1)).unwrap(), [0, 1, 0, 0]),
+        (|task, _| task.bury("no").unwrap(), [0, 0, 0, 1]),
+        (|task, _| task.fail("g", "no").unwrap(), [0, 0, 0, 1]),
+        (|mut task, tube| task.advance(tube).unwrap(), [1, 0, 0, 0]),
+        (|mut task, _| task.with_payload(b"n").ack().unwrap(), [0, 0, 0, 0]),
+        (|mut task, _| task.with_payload(b"n").release().unwrap(), [1, 0, 0, 0]),
+        (|mut task, _| task.with_payload(b"n").fail("g", "no").unwrap(), [0, 0, 0, 1]),
+        (|task, _| drop(task), [1, 0, 0, 0]),
     ];
     for (settle, after) in verdicts {
         let (_, tube, clock) = graced();
+        tube.set("keep_finished", Retention::new()).unwrap();
         let task = one(&tube);
         clock.advance(secs(12));
-        settle(task);
+        settle(task, &tube);
         assert_eq!(counts(&tube), after);
         let states = [State::Ready, State::Delayed, State::Buried];
         let left = states.into_iter().find_map(|state| tube.peek_next(state).unwrap());
         assert!(left.is_none_or(|task| !task.is_stalled()));
         clock.advance(secs(60));
         assert_eq!(tube.stats().unwrap().calls.ttr, 0, "its deadline went with the lease");
+    }
+}
+
+#[test]
+fn what_is_reported_in_the_grace_is_kept_and_leaves_the_stall() {
+    type Report = fn(&Task);
+    let reports: [Report; 4] = [
+        |task| task.start("m").unwrap(),
+        |task| task.progress(50, "half").unwrap(),
+        |task| task.checkpoint(b"c").unwrap(),
+        |task| task.log("line").unwrap(),
+    ];
+    let (_, tube, clock) = graced();
+    let task = one(&tube);
+    clock.advance(secs(12));
+    for report in reports {
+        report(&task);
+        assert_eq!(tube.peek(task.id()).unwrap().grace_left, Some(secs(3)));
+    }
+    let info = tube.peek(task.id()).unwrap();
+    assert!(matches!(info.phase, Some(Phase::Started { .. })));
+    assert_eq!(info.progress.as_ref().map(|progress| progress.percent), Some(50));
+    assert_eq!(task.last_checkpoint().unwrap().as_deref(), Some(&b"c"[..]));
+    clock.advance(secs(3));
+    for refused in [task.start("m"), task.progress(1, ""), task.checkpoint(b"c"), task.log("no")] {
+        assert!(refused.unwrap_err().is_lease_lost());
     }
 }
 

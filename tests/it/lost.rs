@@ -3,7 +3,7 @@
 use crate::{home, kind, lone, lone_with, secs, still, until};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use tubewell::{Cause, ErrorKind, Lapse, ManualClock, Queue, Task, Tube, TubeOptions};
+use tubewell::{Cause, ErrorKind, Lapse, ManualClock, PauseTerms, Queue, Task, Tube, TubeOptions};
 
 type Told = Receiver<Cause>;
 
@@ -80,7 +80,14 @@ fn a_holder_is_told_at_the_lapse_and_at_the_loss() {
 #[test]
 fn every_loss_is_told() {
     type Loss = fn(&Queue, &Tube, &Task);
-    let losses: [(Loss, Cause); 9] = [
+    let losses: [(Loss, Cause); 13] = [
+        (|_, tube, task| assert!(tube.fail_by_id(task.id(), "g", "no").unwrap()), Cause::Bury),
+        (|_, tube, task| tube.trash(task.id(), "no").unwrap(), Cause::Trash),
+        (|queue, _, _| queue.deregister(&["ada"]).unwrap(), Cause::Lost),
+        (
+            |_, tube, _| tube.pause_with(PauseTerms::new().time_out_running()).unwrap(),
+            Cause::Release,
+        ),
         (|_, tube, task| tube.bury(task.id(), "no").unwrap(), Cause::Bury),
         (|_, tube, task| tube.delete(task.id()).unwrap(), Cause::Delete),
         (|_, tube, task| assert!(tube.complete_by_id(task.id()).unwrap()), Cause::Ack),
@@ -99,13 +106,31 @@ fn every_loss_is_told() {
     ];
     for (lose, cause) in losses {
         let (queue, tube, _clock) = graced();
-        let mut task = one(&tube);
+        let ada = queue.consumer("ada").unwrap();
+        let mut task = one(&tube.by(&ada));
         let told = watched(&mut task);
         lose(&queue, &tube, &task);
         queue.tick().unwrap();
         assert_eq!(all(&told), [cause]);
         assert!(task.is_lost().unwrap());
     }
+}
+
+/// Of a session that is closed, and of a task whose ttl ends.
+#[test]
+fn a_loss_without_a_verb_on_the_task_is_told() {
+    let (queue, tube, clock) = graced();
+    let ada = queue.consumer("ada").unwrap();
+    let mut of_ada = one(&tube.by(&ada));
+    let mortal = tube.task(b"b").ttl(secs(3)).put().unwrap();
+    let mut mortal = tube.claim(mortal).unwrap();
+    let [closed, over] = [watched(&mut of_ada), watched(&mut mortal)];
+    ada.close().unwrap();
+    queue.tick().unwrap();
+    assert_eq!((all(&closed), all(&over)), (vec![Cause::Lost], vec![]));
+    clock.advance(secs(3));
+    queue.tick().unwrap();
+    assert_eq!((all(&closed), all(&over)), (vec![], vec![Cause::Ttl]));
 }
 
 #[test]

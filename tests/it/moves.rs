@@ -155,7 +155,8 @@ fn what_the_kind_of_the_next_tube_lacks_is_left_out_or_refused() {
     sound(&queue);
 }
 
-struct Last;
+/// A placement that has one place.
+pub(crate) struct Last;
 
 impl Placement for Last {
     fn place(&self, _: &PutView<'_>) -> Place {
@@ -195,6 +196,15 @@ fn a_refused_advance_leaves_the_task_taken() {
         assert_eq!(kind(a.move_to(id, next).apply()), refusal);
         assert_eq!(state(&a, id), State::Taken);
     }
+    let fifo = made("fifo", TubeOptions::new(TubeKind::Fifo));
+    let of_group = a.task(b"x").group("g").put().unwrap();
+    let mut grouped = a.claim(of_group).unwrap();
+    assert_eq!(kind(grouped.advance(&fifo)), ErrorKind::Unsupported);
+    for terms in [Advance::new().priority(1), Advance::new().delay(secs(1))] {
+        assert_eq!(kind(task.advance_with(&fifo, terms)), ErrorKind::Unsupported);
+    }
+    assert_eq!((state(&a, of_group), state(&a, id)), (State::Taken, State::Taken));
+    grouped.ack().unwrap();
     let long = vec![7; (16 << 10) + 1];
     assert_eq!(kind(task.advance_with(&a, Advance::new().result(&long))), ErrorKind::TooLarge);
 

@@ -1,7 +1,7 @@
 //! What a holder reports of its work: that it has begun, how far it is, and a checkpoint. When each
 //! of them is forgotten, and what the next holder learns of the one before.
 
-use crate::{close_sound, home, kind, secs, still};
+use crate::{close_sound, home, killed, kind, secs, still};
 use tubewell::{
     Conflict, Durability, ErrorKind, HistoryEvent, HistoryLimits, Phase, Queue, Retention, State,
     Task, TaskId, Tube, TubeOptions, WorkProgress,
@@ -242,6 +242,12 @@ fn a_lost_lease_reports_nothing() {
 /// A dead worker's task comes to the adopter in the phase in which it was.
 #[test]
 fn an_adopted_task_keeps_its_phase_and_names_the_one_before() {
+    for is_killed in [false, true] {
+        is_adopted(is_killed);
+    }
+}
+
+fn is_adopted(is_killed: bool) {
     let (_home, path) = home();
     let queue = still().0.open(&path).unwrap();
     let tube = queue.tube("t").unwrap();
@@ -249,10 +255,15 @@ fn an_adopted_task_keeps_its_phase_and_names_the_one_before() {
     let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
     let task = tube.by(&ada).take().unwrap();
     all_of(&task);
-    drop((task.detach(), tube.by(&ada).take().unwrap().detach(), ada, tube));
-    queue.close().unwrap(); // or a kill
+    let tickets = (task.detach(), tube.by(&ada).take().unwrap().detach());
+    let copy = is_killed.then(|| {
+        queue.flush().unwrap();
+        killed(&path)
+    });
+    drop((tickets, ada, tube));
+    queue.close().unwrap();
 
-    let queue = still().0.open(&path).unwrap();
+    let queue = still().0.open(copy.as_ref().map_or(&path, |(_, copy)| copy)).unwrap();
     let tube = queue.tube("t").unwrap();
     let bob = queue.consumer("bob").unwrap();
     let left = bob.adopt("ada").unwrap();

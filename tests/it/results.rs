@@ -1,13 +1,13 @@
 //! Finished tasks that their tubes keep: results, retention of finished and of buried tasks, and
 //! the wait for the end of a task.
 
-use crate::{close_sound, home, kind, secs, still};
+use crate::{close_sound, home, killed, kind, secs, still};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 use tubewell::{
-    Advance, Cause, Ended, ErrorKind, EventFilter, ManualClock, Queue, Retention, State, TaskId,
-    Tube, TubeOptions,
+    Advance, Cause, Ended, ErrorKind, EventFilter, ManualClock, Queue, Retention, State, Stop,
+    TaskId, Tube, TubeOptions,
 };
 
 const ALL: Retention = Retention::new();
@@ -146,7 +146,8 @@ fn a_task_is_completed_once_by_its_id_and_its_ticket_is_lost() {
 #[test]
 fn a_result_is_refused_where_it_is_not_kept_or_too_long_and_the_task_returns() {
     let (queue, tube) = alone(TubeOptions::default());
-    put(&tube, "a");
+    let id = put(&tube, "a");
+    assert_eq!(kind(tube.complete_by_id_with(id, b"r")), ErrorKind::Unsupported);
     assert_eq!(kind(tube.take().unwrap().ack_with(b"r")), ErrorKind::Unsupported);
     let task = tube.take().unwrap();
     assert_eq!(task.attempt(), 2, "the guard has returned it");
@@ -156,8 +157,13 @@ fn a_result_is_refused_where_it_is_not_kept_or_too_long_and_the_task_returns() {
     let limit = vec![1; 16 << 10];
     let over = vec![1; (16 << 10) + 1];
     assert_eq!(kind(kept.take().unwrap().ack_with(&over)), ErrorKind::TooLarge);
-    kept.take().unwrap().ack_with(&limit).unwrap();
-    assert_eq!(kept.peek(id).unwrap().result, Some(limit));
+    let task = kept.take().unwrap();
+    assert_eq!(kind(kept.complete_by_id_with(id, &over)), ErrorKind::TooLarge);
+    task.ack_with(&limit).unwrap();
+    assert_eq!(kept.peek(id).unwrap().result.as_ref(), Some(&limit));
+    let by_id = put(&kept, "b");
+    assert!(kept.complete_by_id_with(by_id, &limit).unwrap());
+    assert_eq!(kept.peek(by_id).unwrap().result, Some(limit));
     for nothing in [ALL.count(0), ALL.bytes(0), ALL.age(Duration::ZERO)] {
         let refused = queue.create_tube("x", keeping(nothing));
         assert_eq!(kind(refused), ErrorKind::Invalid);
@@ -307,10 +313,62 @@ fn a_wait_ends_with_the_result_the_bury_or_the_end() {
         assert!(matches!((c, d), (Ended::Gone, Ended::Gone)));
     });
     assert!(matches!(queue.wait_for(ids[0], Duration::ZERO).unwrap(), Some(Ended::Done(_))));
+    let stop = Stop::new();
+    thread::scope(|scope| {
+        let wait = |id| {
+            let (queue, stop) = (&queue, &stop);
+            scope.spawn(move || queue.wait_for_until(id, stop))
+        };
+        let waits = wait(put(&tube, "e"));
+        tube.take().unwrap().ack_with(b"r").unwrap();
+        assert!(matches!(waits.join().unwrap().unwrap(), Some(Ended::Done(_))));
+        let waits = wait(put(&tube, "f"));
+        stop.stop();
+        assert!(waits.join().unwrap().unwrap().is_none());
+    });
     let never = TaskId::new(1_000_000);
     assert_eq!(kind(queue.wait_for(never, Duration::MAX)), ErrorKind::TaskNotFound);
     assert_eq!(kind(queue.wait_for(TaskId::new(0), Duration::MAX)), ErrorKind::TaskNotFound);
     close_sound(queue);
+}
+
+/// After a kill the ids of the block that was begun may have been given: they are gone.
+#[test]
+fn a_wait_is_also_for_tasks_of_an_earlier_run() {
+    for is_killed in [false, true] {
+        let (_folder, path) = home();
+        let queue = Queue::open(&path).unwrap();
+        let tube = queue.create_tube("t", keeping(ALL)).unwrap();
+        let [waits, gone] = ["a", "b"].map(|text| put(&tube, text));
+        tube.delete(gone).unwrap();
+        let done = finish(&tube, "c");
+        let copy = is_killed.then(|| killed(&path));
+        queue.close().unwrap();
+
+        let path = copy.as_ref().map_or(&path, |(_, copy)| copy);
+        let queue = Queue::open(path).unwrap();
+        let tube = queue.tube("t").unwrap();
+        let now = |id| queue.wait_for(id, Duration::MAX);
+        assert!(matches!(now(gone).unwrap(), Some(Ended::Gone)));
+        assert!(matches!(now(done).unwrap(), Some(Ended::Done(_))));
+        let next = TaskId::new(done.get() + 1);
+        match is_killed {
+            true => assert!(matches!(now(next).unwrap(), Some(Ended::Gone))),
+            false => assert_eq!(kind(now(next)), ErrorKind::TaskNotFound),
+        }
+        let beyond = TaskId::new(put(&tube, "d").get() + 1);
+        assert_eq!(kind(now(beyond)), ErrorKind::TaskNotFound);
+        let ended = thread::scope(|scope| {
+            let blocked = scope.spawn(|| queue.wait_for(waits, Duration::MAX));
+            tube.claim(waits).unwrap().ack_with(b"r").unwrap();
+            blocked.join().unwrap().unwrap()
+        });
+        match ended {
+            Some(Ended::Done(task)) => assert_eq!(task.result.as_deref(), Some(&b"r"[..])),
+            ended => panic!("{ended:?}"),
+        }
+        close_sound(queue);
+    }
 }
 
 #[test]

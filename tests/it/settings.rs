@@ -1,7 +1,7 @@
 //! Settings that are stored in the queue: in force at once and after the next opening, typed, with
 //! defaults and events, and as many of the application's own as there may be.
 
-use crate::{close_sound, home, kind, lone, lone_with, next, open, secs, still, until};
+use crate::{close_sound, counts, home, kind, lone, lone_with, next, open, secs, still, until};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tubewell::{
@@ -33,6 +33,18 @@ pub(crate) fn unusual() -> [(&'static str, SettingValue); 14] {
         ("ttr", secs(80).into()),
     ]
 }
+
+/// The options that a tube keeps as it was made.
+const FIXED: [&str; 8] = [
+    "kind",
+    "temporary",
+    "placement",
+    "higher_first",
+    "unique",
+    "index_kinds",
+    "ttl_spares_buried",
+    "hold_group_while_delayed",
+];
 
 /// The options that those values make.
 fn unusual_options() -> TubeOptions {
@@ -128,6 +140,41 @@ fn an_option_is_in_force_once_it_is_set() {
     assert_eq!((next(&tube), tube.stats().unwrap().finished), ("c".into(), 1));
 }
 
+#[test]
+fn history_lapse_and_details_are_in_force_once_they_are_set() {
+    let (tube, clock) = lone_with(TubeOptions::default().ttr(secs(10)));
+    let id = tube.task(b"a").detail("own", "1").put().unwrap();
+    let details = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    };
+    let both = details(&[("own", "1"), ("stamp", "blue")]);
+    tube.set("details", details(&[("own", "2"), ("stamp", "blue")])).unwrap();
+    assert_eq!(tube.peek(id).unwrap().details, both);
+    tube.set("history", HistoryLimits::new().entries(3)).unwrap();
+    for line in 0..9 {
+        tube.log(id, &line.to_string()).unwrap();
+    }
+    assert_eq!(tube.peek(id).unwrap().history, 3);
+    tube.set("history", HistoryLimits::none()).unwrap();
+    assert_eq!(kind(tube.log(id, "none")), ErrorKind::Unsupported);
+
+    // Also for a lease that has begun.
+    let task = tube.take().unwrap();
+    assert_eq!(task.details().unwrap(), both);
+    tube.set("lapse", Lapse::new().grace(secs(5)).charged(false)).unwrap();
+    clock.advance(secs(14));
+    assert_eq!(tube.peek(id).unwrap().grace_left, Some(secs(1)));
+    clock.advance(secs(1));
+    assert!(task.is_lost().unwrap());
+    let seen = tube.peek(id).unwrap();
+    assert_eq!((seen.state, seen.attempts), (State::Ready, 0));
+    tube.unset("lapse").unwrap();
+    drop(tube.take().unwrap());
+    let _task = tube.take().unwrap();
+    clock.advance(secs(10));
+    assert_eq!((counts(&tube)[0], tube.peek(id).unwrap().attempts), (1, 2));
+}
+
 /// A change of the default priority does not move the tasks that were put with the one before.
 #[test]
 fn another_default_priority_moves_no_task() {
@@ -218,9 +265,19 @@ fn what_is_no_setting_or_no_value_of_it_is_refused() {
     let queue = Queue::in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
     let fifo = queue.create_tube("fifo", TubeOptions::new(TubeKind::Fifo)).unwrap();
+    for name in FIXED {
+        for refused in [tube.set(name, true), tube.unset(name).map(drop)] {
+            let text = refused.unwrap_err().to_string();
+            assert!(
+                text.contains(&format!("the option {name} stays as the tube was made")),
+                "{text}"
+            );
+        }
+        assert_eq!(kind(tube.setting(name)), ErrorKind::Invalid);
+    }
     let refusals = [
         (tube.set("tll", secs(1)), "no setting \"tll\"; there are backoff, book, capacity"),
-        (tube.set("kind", "fifo"), "the option kind stays as the tube was made; there are"),
+        (tube.set("kind", "fifo"), "; there are backoff, book, capacity"),
         (tube.set("ttl", 5), "ttl takes a length of time, or Nothing, and not Integer(5)"),
         (tube.set("capacity", -1), "capacity takes a whole number, 0 or Nothing for no limit"),
         (tube.set("max_attempts", 1_u64 << 32), "max_attempts takes a whole number"),
@@ -243,7 +300,6 @@ fn what_is_no_setting_or_no_value_of_it_is_refused() {
     }
     assert_eq!(kind(fifo.set("ttl", secs(1))), ErrorKind::Unsupported);
     assert_eq!(kind(tube.setting("tll")), ErrorKind::Invalid);
-    assert_eq!(kind(tube.unset("kind")), ErrorKind::Invalid);
     assert_eq!(kind(queue.setting("read_only")), ErrorKind::Invalid);
     let long = HistoryLimits::new().entries(1001);
     assert_eq!(kind(tube.set("history", long)), ErrorKind::Invalid);

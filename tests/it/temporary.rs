@@ -4,7 +4,10 @@ use crate::{close_sound, counts, drain, home, killed, kind, next, open, secs, st
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime};
-use tubewell::{Clock, ErrorKind, ManualClock, Queue, State, Tube, TubeOptions};
+use tubewell::{
+    Advance, Clock, ErrorKind, ManualClock, Queue, Retention, Retry, State, Tube, TubeOptions,
+    Unique,
+};
 
 fn temporary() -> TubeOptions {
     TubeOptions::default().temporary(true)
@@ -46,9 +49,35 @@ fn its_tasks_never_touch_the_disk() {
     let (_home, path) = home();
     let queue = open(&path);
     let tube = queue.create_tube("t", temporary()).unwrap();
-    let needle = b"needle in a haystack";
+    let other = temporary().keep_finished(Retention::new()).unique(Unique::new().done(true));
+    let other = queue.create_tube("other", other).unwrap();
+    let text = "needle in a haystack";
+    let needle = text.as_bytes();
     tube.put(needle).unwrap();
     tube.put(&needle.repeat(1000)).unwrap();
+    let ids = [(); 5].map(|()| {
+        let payload = needle.repeat(9000);
+        let key = format!("{text} {}", tube.len().unwrap());
+        let task = tube.task(&payload).priority(1).key(&key).kind(text).group(text);
+        task.book(text).detail(text, text).put().unwrap()
+    });
+    let [done, advanced, buried, trashed, failed] = ids;
+    let task = tube.claim(done).unwrap();
+    task.start(text).unwrap();
+    task.progress(1, text).unwrap();
+    task.checkpoint(needle).unwrap();
+    task.log(text).unwrap();
+    task.retry_with(Retry::new(text).group(text).after(secs(0))).unwrap();
+    tube.move_to(done, &other).apply().unwrap();
+    other.claim(done).unwrap().ack_with(needle).unwrap();
+    let mut task = tube.claim(advanced).unwrap();
+    task.with_payload(&needle.repeat(9000)).renew().unwrap();
+    task.advance_with(&other, Advance::new().result(needle)).unwrap();
+    tube.bury(buried, text).unwrap();
+    tube.trash(trashed, text).unwrap();
+    tube.fail_by_id(failed, text, text).unwrap();
+    tube.unfail_into(text, 1, &other).unwrap();
+    tube.copy_to(buried, &other).unwrap();
     queue.checkpoint().unwrap();
     queue.flush().unwrap();
     for name in ["base.redb", "journal"] {
@@ -56,6 +85,7 @@ fn its_tasks_never_touch_the_disk() {
         assert!(!bytes.windows(needle.len()).any(|part| part == needle), "{name}");
     }
     assert_eq!(next(&tube).as_bytes(), needle);
+    close_sound(queue);
 }
 
 #[test]

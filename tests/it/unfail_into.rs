@@ -1,6 +1,7 @@
 //! Many failed tasks go to another tube: the oldest first, in bounded steps, with those named that
 //! clash with a key there.
 
+use crate::moves::Last;
 use crate::{close_sound, counts, drain, home, kind, secs, still};
 use std::thread;
 use tubewell::{Clock, ErrorKind, Queue, Result, State, TaskId, Tube, TubeKind, TubeOptions};
@@ -114,12 +115,16 @@ fn a_full_tube_ends_it_and_what_it_has_moved_stays() {
 
 #[test]
 fn what_no_move_may_do_is_refused() {
-    let queue = still().0.in_memory().unwrap();
+    let queue = still().0.placement("last", Last).in_memory().unwrap();
     let (a, b) = (queue.tube("a").unwrap(), queue.tube("b").unwrap());
+    let placed = queue.create_tube("p", TubeOptions::default().placement("last")).unwrap();
     let temporary = queue.create_tube("m", TubeOptions::default().temporary(true)).unwrap();
     let fifo = queue.create_tube("f", TubeOptions::new(TubeKind::Fifo)).unwrap();
     failed(&a, "x");
-    assert_eq!(kind(a.unfail_into("g", 1, &temporary)), ErrorKind::Unsupported);
+    for to in [&temporary, &placed] {
+        assert_eq!(kind(a.unfail_into("g", 1, to)), ErrorKind::Unsupported);
+        assert_eq!(kind(queue.unfail_into("g", 1, to)), ErrorKind::Unsupported);
+    }
     let grouped = a.task(b"y").group("own").put().unwrap();
     a.claim(grouped).unwrap().fail("h", "no").unwrap();
     assert_eq!(kind(a.unfail_into("h", 1, &fifo)), ErrorKind::Unsupported);

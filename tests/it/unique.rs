@@ -2,8 +2,8 @@
 
 use crate::{close_sound, home, is_gone, killed, kind, lone_with, open, secs, state, still};
 use tubewell::{
-    Conflict, ErrorKind, Filter, HistoryEvent, PutOutcome, Queue, Release, Retention, State,
-    TaskId, Tube, TubeOptions, Unique,
+    Conflict, Consumer, ErrorKind, Filter, HistoryEvent, ManualClock, PutOutcome, Queue, Release,
+    Retention, State, Task, TaskId, Tube, TubeOptions, Unique,
 };
 
 fn sound(queue: &Queue) {
@@ -136,19 +136,48 @@ fn no_choice_brings_a_second_task_of_a_key_in() {
 
 #[test]
 fn a_task_that_returns_by_itself_stands_beside_and_the_key_names_the_newest() {
-    let (queue, a, b) = two(Unique::new().taken(false));
-    let (first, _) = put(&a, Conflict::Reject).unwrap();
-    let task = a.take().unwrap();
-    let (second, _) = put(&b, Conflict::Reject).unwrap();
-    task.release().unwrap();
-    assert_eq!((state(&a, first), state(&b, second)), (State::Ready, State::Ready));
-    assert_eq!(put(&a, Conflict::Keep).unwrap(), (second, PutOutcome::Existing));
-    sound(&queue);
-    b.delete(second).unwrap();
-    assert_eq!(put(&b, Conflict::Keep).unwrap(), (first, PutOutcome::Existing));
-    a.delete(first).unwrap();
-    sound(&queue);
-    assert_eq!(put(&b, Conflict::Keep).unwrap().1, PutOutcome::New);
+    type Return = fn(Task, &Consumer, &ManualClock);
+    let returns: [(&str, Return); 5] = [
+        ("release", |task, _, _| task.release().unwrap()),
+        ("retry", |task, _, _| task.retry_after("no", secs(0)).unwrap()),
+        ("lapse", |task, _, clock| {
+            clock.advance(secs(10));
+            assert!(task.is_lost().unwrap());
+        }),
+        ("end of the session", |_task, ada, _| ada.close().unwrap()),
+        ("opening", |task, _, _| _ = task.detach()),
+    ];
+    for (how, give_back) in returns {
+        let (_home, path) = home();
+        let (builder, clock) = still();
+        let queue = builder.open(&path).unwrap();
+        let options = with(Unique::new().taken(false).in_queue(true)).ttr(secs(10));
+        let [a, b] = ["a", "b"].map(|name| queue.create_tube(name, options.clone()).unwrap());
+        let (first, _) = put(&a, Conflict::Reject).unwrap();
+        let ada = queue.consumer("ada").unwrap();
+        let task = a.by(&ada).take().unwrap();
+        let (second, _) = put(&b, Conflict::Reject).unwrap();
+        give_back(task, &ada, &clock);
+        sound(&queue);
+        let (queue, a, b) = match how {
+            "opening" => {
+                drop((ada, a, b));
+                let (_copy, copy) = killed(&path);
+                let after = Queue::builder().clock(clock).by_hand(true).open(copy).unwrap();
+                let [a, b] = ["a", "b"].map(|name| after.tube(name).unwrap());
+                (after, a, b)
+            }
+            _ => (queue, a, b),
+        };
+        assert_eq!((state(&a, first), state(&b, second)), (State::Ready, State::Ready), "{how}");
+        assert_eq!(put(&a, Conflict::Keep).unwrap(), (second, PutOutcome::Existing), "{how}");
+        sound(&queue);
+        b.delete(second).unwrap();
+        assert_eq!(put(&b, Conflict::Keep).unwrap(), (first, PutOutcome::Existing), "{how}");
+        a.delete(first).unwrap();
+        sound(&queue);
+        assert_eq!(put(&b, Conflict::Keep).unwrap().1, PutOutcome::New, "{how}");
+    }
 }
 
 #[test]
@@ -316,6 +345,26 @@ fn a_tube_keeps_its_rule_and_wrong_ones_are_refused() {
     let queue = open(&path);
     assert_eq!(queue.tube("t").unwrap().info().unwrap().options.get_unique(), rule);
     close_sound(queue);
+}
+
+#[test]
+fn a_key_of_the_queue_and_a_prefix_of_a_key_may_be_as_long_as_a_label() {
+    let (queue, a, b) = two(Unique::new());
+    let long = "k".repeat(256);
+    let put = |tube: &Tube, key: &str| tube.task(b"x").key(key).on_conflict(Conflict::Reject).put();
+    assert_eq!(kind(put(&a, &long)), ErrorKind::Invalid);
+    let id = put(&a, &long[1..]).unwrap();
+    assert_eq!(kind(put(&b, &long[1..])), ErrorKind::KeyExists);
+    put(&b, &long[2..]).unwrap();
+    put(&a, &format!("{}l", &long[2..])).unwrap();
+    let found = |prefix: &str| {
+        let page = a.search(&Filter::new().key_prefix(prefix), None, 9).unwrap();
+        assert!(page.next.is_none());
+        page.tasks.iter().map(|task| task.id).collect::<Vec<_>>()
+    };
+    assert_eq!((found(&long[1..]), found(&long)), (vec![id], vec![]));
+    assert_eq!(found(&long[2..]).len(), 2);
+    sound(&queue);
 }
 
 /// Dead rows of a key are passed by: of a truncated tube, before it is swept.

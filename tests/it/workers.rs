@@ -323,6 +323,12 @@ fn deregister_ends_sessions_and_forgets_their_consumers() {
 
 #[test]
 fn the_tasks_of_a_dead_worker_are_adopted_whole_and_once() {
+    for is_killed in [false, true] {
+        are_adopted(is_killed);
+    }
+}
+
+fn are_adopted(is_killed: bool) {
     let (_home, path) = home();
     let clock = ManualClock::new();
     let queue = open(&path, &clock);
@@ -336,10 +342,14 @@ fn the_tasks_of_a_dead_worker_are_adopted_whole_and_once() {
             task.detach();
         }
     }
+    let copy = is_killed.then(|| {
+        queue.flush().unwrap();
+        killed(&path)
+    });
     drop((ada, first, second));
-    queue.close().unwrap(); // or a kill
+    queue.close().unwrap();
 
-    let queue = open(&path, &clock);
+    let queue = open(copy.as_ref().map_or(&path, |(_, copy)| copy), &clock);
     let [first, second] = ["a", "b"].map(|name| queue.tube(name).unwrap());
     let bob = queue.consumer("bob").unwrap();
     let cy = queue.consumer("cy").unwrap();
