@@ -1,7 +1,10 @@
 //! Putting: what a new task is.
 
 use crate::{counts, lone, lone_with, next, secs, state, still};
-use tubewell::{Clock, Durability, Queue, Retention, State, TaskId, TubeOptions};
+use tubewell::{
+    Advance, Clock, Durability, Phase, Queue, Retention, Retry, State, TaskId, TaskInfo,
+    TubeOptions,
+};
 
 #[test]
 fn ids_grow_in_put_order_from_one() {
@@ -97,6 +100,75 @@ fn peek_returns_everything_that_was_asked_for() {
         (info.summary.holder, info.summary.reason, info.summary.last_failure),
         (None, None, None)
     );
+}
+
+#[test]
+fn a_task_in_hand_and_a_finished_one_are_shown_whole() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let options = TubeOptions::default().keep_finished(Retention::new()).detail("stamp", "blue");
+    let tube = queue.create_tube("t", options).unwrap();
+    let [ada, bob] = ["ada", "bob"].map(|name| queue.consumer(name).unwrap());
+    let began = clock.wall();
+    let at = |seconds| began + secs(seconds);
+    let task = tube.task(b"first").priority(3).key("k").group("g").kind("mail").book("b");
+    let task = task.detail("to", "eve").ttl(secs(100)).ttr(secs(50)).max_attempts(4);
+    let id = task.put().unwrap();
+    let same = |seen: &TaskInfo, state| {
+        assert_eq!((seen.id, &seen.tube[..], seen.state, seen.priority), (id, "t", state, 3));
+        assert_eq!((seen.key.as_deref(), seen.group.as_deref()), (Some("k"), Some("g")));
+        assert_eq!((seen.kind.as_deref(), seen.book.as_deref()), (Some("mail"), Some("b")));
+        let details =
+            [("stamp", "blue"), ("to", "eve")].map(|(name, text)| (name.into(), text.into()));
+        assert_eq!(seen.details, details.into());
+        let payload = (&seen.payload[..], seen.payload_bytes, seen.payload_generation);
+        assert_eq!((payload, seen.payload_dropped), ((&b"newer"[..], 5, 1), false));
+        assert_eq!((seen.created, seen.ttr, seen.max_attempts), (at(0), Some(secs(50)), Some(4)));
+        assert_eq!((seen.due, seen.delay_left, seen.grace_left), (None, None, None));
+        assert_eq!((&seen.reason, seen.buried, seen.releases, seen.buries), (&None, None, 0, 0));
+        assert_eq!(seen.history, tube.history(id).unwrap().entries.len() as u64);
+    };
+    clock.advance(secs(1));
+    let task = tube.by(&ada).take().unwrap();
+    task.retry_with(Retry::new("no").group("net").after(secs(0))).unwrap();
+    clock.advance(secs(1));
+    let mut task = tube.by(&bob).take().unwrap();
+    task.start("m").unwrap();
+    clock.advance(secs(1));
+    task.progress(40, "p").unwrap();
+    task.with_payload(b"newer").renew().unwrap();
+    clock.advance(secs(2));
+    let seen = tube.peek(id).unwrap();
+    same(&seen, State::Taken);
+    assert_eq!((seen.age, seen.updated, seen.finished), (secs(5), at(3), None));
+    assert_eq!((seen.ttl_left, seen.lease_left), (Some(secs(95)), Some(secs(48))));
+    assert_eq!(
+        (seen.holder.as_deref(), seen.previous_holder.as_deref()),
+        (Some("bob"), Some("ada"))
+    );
+    assert_eq!(seen.phase, Some(Phase::Started { at: at(2), meta: "m".to_owned() }));
+    let progress = seen.progress.as_ref().unwrap();
+    assert_eq!((progress.percent, &progress.text[..], progress.at), (40, "p", at(3)));
+    let failure = seen.last_failure.as_ref().unwrap();
+    assert_eq!((failure.group.as_deref(), &failure.message[..]), (Some("net"), "no"));
+    assert_eq!((failure.at, failure.by.as_deref()), (Some(at(1)), Some("ada")));
+    assert_eq!((seen.deliveries, seen.attempts), (2, 2));
+    assert_eq!((&seen.passed, &seen.result), (&None, &None));
+
+    task.advance_with(&tube, Advance::new().result(b"passed")).unwrap();
+    let task = tube.by(&ada).take().unwrap();
+    clock.advance(secs(1));
+    task.ack_with(b"result").unwrap();
+    clock.advance(secs(1));
+    let seen = tube.peek(id).unwrap();
+    same(&seen, State::Done);
+    assert_eq!((seen.age, seen.updated, seen.finished), (secs(7), at(6), Some(at(6))));
+    assert_eq!((seen.ttl_left, seen.lease_left, &seen.holder), (None, None, &None));
+    assert_eq!(seen.previous_holder, None, "an ack is not noted");
+    assert_eq!((&seen.phase, &seen.progress, &seen.last_failure), (&None, &None, &None));
+    assert_eq!((seen.deliveries, seen.attempts), (3, 1));
+    let results = (seen.passed.as_deref(), seen.result.as_deref());
+    assert_eq!(results, (Some(&b"passed"[..]), Some(&b"result"[..])));
 }
 
 #[test]
