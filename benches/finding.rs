@@ -15,8 +15,8 @@ mod common;
 use common::{PAYLOAD, Run, paced, share, sorted, time};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use tubewell::{Consumer, Durability, Filter, Queue, TaskId, Tube};
+use std::time::{Duration, Instant, SystemTime};
+use tubewell::{Consumer, Durability, Filter, Queue, TaskId, Tube, TubeOptions};
 
 /// Puts a second of the neighbour.
 const RATE: f64 = 2000.0;
@@ -34,6 +34,8 @@ struct Deep {
     queue: Queue,
     tubes: Vec<Tube>,
     ids: Vec<TaskId>,
+    /// When the middle one of the failed tasks of each tube has failed.
+    middles: Vec<SystemTime>,
     /// Who holds the taken tasks.
     _ada: Consumer,
 }
@@ -41,12 +43,14 @@ struct Deep {
 fn main() {
     let run = Run::begin("finding");
     let tasks = run.count("tasks", 20_000, 200_000, 1_000_000) as usize;
-    let kinds: [(&str, Look); 5] = [
+    let kinds: [(&str, Look); 7] = [
         ("find", find),
         ("explain", explain),
         ("a page by key prefix", by_key),
         ("a page by failure group", by_failure_group),
         ("a page by owner", by_owner),
+        ("a page by kind", by_kind),
+        ("a page by the time of the end", by_end),
     ];
     let wanted: Vec<_> = kinds.into_iter().filter(|(name, _)| run.wants(name)).collect();
     if !wanted.is_empty() {
@@ -63,23 +67,29 @@ impl Deep {
         let builder = Queue::builder().durability(Durability::Relaxed);
         let queue = builder.open(run.folder.fresh("queue")).unwrap();
         let ada = queue.consumer("ada").unwrap();
-        let tubes: Vec<Tube> =
-            (0..TUBES).map(|number| queue.tube(&format!("tube {number}")).unwrap()).collect();
+        let options = TubeOptions::default().index_kinds(true);
+        let tube = |number| queue.create_tube(&format!("tube {number}"), options.clone()).unwrap();
+        let tubes: Vec<Tube> = (0..TUBES).map(tube).collect();
         let mut ids = Vec::with_capacity(tasks);
         for number in 0..tasks {
             let tube = &tubes[number % TUBES];
             let key = format!("{:03}-{number}", number / TUBES / PAGE);
-            ids.push(tube.task(&[7; PAYLOAD]).key(&key).kind("mail").put().unwrap());
+            let kind = kind_of(number / TUBES);
+            ids.push(tube.task(&[7; PAYLOAD]).key(&key).kind(&kind).put().unwrap());
         }
+        let mut middles = Vec::new();
         for tube in &tubes {
             let some = tasks / TUBES / ONE_IN;
-            for task in tube.take_many(some).unwrap() {
+            let failing = tube.take_many(some).unwrap();
+            let middle = failing[some / 2].id();
+            for task in failing {
                 task.fail("timeout", "no answer").unwrap();
             }
+            middles.push(tube.peek(middle).unwrap().buried.unwrap());
             tube.by(&ada).take_many(some).unwrap().into_iter().for_each(|task| _ = task.detach());
         }
         queue.checkpoint().unwrap();
-        Self { queue, tubes, ids, _ada: ada }
+        Self { queue, tubes, ids, middles, _ada: ada }
     }
 
     fn id(&self, number: u64) -> TaskId {
@@ -88,11 +98,20 @@ impl Deep {
     }
 
     fn page(&self, number: u64, filter: &Filter) {
-        let tube = &self.tubes[number as usize * 37 % TUBES];
-        let page = tube.search(filter, None, PAGE).unwrap();
+        let page = self.tubes[tube_of(number)].search(filter, None, PAGE).unwrap();
         assert!(!page.tasks.is_empty(), "there are such tasks");
         black_box(page.tasks);
     }
+}
+
+/// The tube in which is looked.
+fn tube_of(number: u64) -> usize {
+    number as usize * 37 % TUBES
+}
+
+/// The kind of the tasks with these numbers, one of ten.
+fn kind_of(number: usize) -> String {
+    format!("kind {}", number % 10)
 }
 
 fn find(deep: &Deep, number: u64) {
@@ -114,6 +133,14 @@ fn by_failure_group(deep: &Deep, number: u64) {
 
 fn by_owner(deep: &Deep, number: u64) {
     deep.page(number, &Filter::new().owner("ada"));
+}
+
+fn by_kind(deep: &Deep, number: u64) {
+    deep.page(number, &Filter::new().kind(kind_of(number as usize)));
+}
+
+fn by_end(deep: &Deep, number: u64) {
+    deep.page(number, &Filter::new().ended_after(deep.middles[tube_of(number)]));
 }
 
 /// Looks again and again beside a neighbour, who also puts for as long beside a thread that uses as
