@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tubewell::{
-    Advance, Conflict, Consumer, ConsumerOptions, Durability, ErrorKind, Events, Filter,
-    ManualClock, PauseTerms, Queue, Release, Result, Retention, Retry, State, Stop, Task, TaskId,
-    Ticket, Tube, TubeOptions,
+    Advance, Cause, Conflict, Consumer, ConsumerOptions, Durability, ErrorKind, Event, Events,
+    Filter, ManualClock, PauseTerms, Queue, Release, Result, Retention, Retry, State, Stop, Task,
+    TaskId, Ticket, Tube, TubeOptions,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,8 @@ struct Stage {
     keeper: Tube,
     /// Its task.
     sum: Option<Task>,
+    /// Has no task.
+    bare: Tube,
     ada: Consumer,
     held: Option<Task>,
     ticket: Ticket,
@@ -133,6 +135,7 @@ impl Stage {
         let keeper = queue.create_tube("keeper", kept.temporary(is_temporary)).unwrap();
         keeper.put(&payload()).unwrap();
         let sum = Some(keeper.take().unwrap());
+        let bare = queue.tube("bare").unwrap();
         let ada = queue.consumer("ada").unwrap();
         let events = queue.events();
         let mut there = BTreeSet::new();
@@ -147,10 +150,15 @@ impl Stage {
         let ticket = tube.task_to_lapse();
         let buried = put();
         tube.bury(buried, "first").unwrap();
-        let keyed = tube.task(&payload()).key("k").put().unwrap();
+        put();
+        // His session has ended, and his lease waits for its grace.
+        let bob = queue.consumer_with_grace("bob", 9 * WAVE_AT).unwrap();
+        tube.by(&bob).take().unwrap().detach();
+        drop(bob);
+        let keyed = tube.task(&payload()).key("k").group("g").put().unwrap();
         there.insert(keyed);
-        let delayed: Vec<_> =
-            (0..WAVE).map(|_| tube.task(&payload()).delay(WAVE_AT).put().unwrap()).collect();
+        let wave = tube.batch((0..WAVE).map(|_| payload())).delay(WAVE_AT);
+        let delayed = wave.put().unwrap();
         let mortal: Vec<_> =
             (0..WAVE).map(|_| tube.task(&payload()).ttl(WAVE_AT).put().unwrap()).collect();
         there.extend(delayed.iter().chain(&mortal));
@@ -201,6 +209,7 @@ impl Stage {
             side,
             keeper,
             sum,
+            bare,
             ada,
             held: Some(held),
             ticket,
@@ -217,6 +226,21 @@ impl Stage {
 
     fn held(&mut self) -> Task {
         self.held.take().unwrap()
+    }
+
+    /// A refused verb leaves the leases of these.
+    fn are_taken(&self, verb: &str, tasks: &[(Tube, TaskId)]) {
+        for (tube, id) in tasks {
+            let found = tube.peek(*id).unwrap();
+            assert_eq!(found.state, State::Taken, "{verb}, {:?}: {found:?}", self.limit);
+        }
+    }
+
+    /// The tasks in hand, with their tubes.
+    fn taken(&self) -> Vec<(Tube, TaskId)> {
+        let held = self.held.as_ref().map(|task| (self.tube.clone(), task.id()));
+        let sum = self.sum.as_ref().map(|task| (self.keeper.clone(), task.id()));
+        held.into_iter().chain(sum).chain([(self.tube.clone(), self.ticket.id())]).collect()
     }
 
     /// A verb on the task in hand, with a payload. A refused one leaves the lease and the payload.
@@ -352,11 +376,33 @@ fn verbs() -> Vec<Verb> {
             let ids = s.tube.put_many((0..100).map(|_| payload()))?;
             Ok(Change { added: ids, ..Change::default() })
         }),
+        ("batch", May::Always, |s| {
+            let ids = s.tube.batch([payload(), payload()]).delay(WAVE_AT).put()?;
+            Ok(Change { added: ids, ..Change::default() })
+        }),
+        ("batch_of", May::Always, |s| {
+            let payload = payload();
+            let tasks = [s.tube.task(&payload).priority(-1), s.tube.task(&payload).ttr(WAVE_AT)];
+            let ids = s.tube.batch_of(tasks).put()?;
+            Ok(Change { added: ids, ..Change::default() })
+        }),
+        ("put_all", May::Always, |s| {
+            let before = Stage::found(&s.queue, &s.tube);
+            s.tube.put_all((0..100).map(|_| payload()))?;
+            let ids = &Stage::found(&s.queue, &s.tube) - &before;
+            Ok(Change { added: ids.into_iter().collect(), ..Change::default() })
+        }),
         ("put_receipt", May::Always, |s| s.tube.put_receipt(&payload())?.wait().map(added)),
         ("put that replaces", May::Always, |s| {
             let put = s.tube.task(&payload()).key("k").on_conflict(Conflict::Replace).put()?;
             let gone = if put == s.keyed { vec![] } else { vec![s.keyed] };
             Ok(Change { added: vec![put], gone, ..Change::default() })
+        }),
+        ("put that debounces", May::Always, |s| {
+            let payload = payload();
+            let put = s.tube.task(&payload).key("k").on_conflict(Conflict::Debounce);
+            assert_eq!(put.delay(WAVE_AT).put()?, s.keyed);
+            Ok(Change::default())
         }),
         ("put that keeps", May::Always, |s| {
             s.tube.task(&payload()).key("k").on_conflict(Conflict::Keep).put().map(nothing)
@@ -391,6 +437,14 @@ fn verbs() -> Vec<Verb> {
             let task = s.tube.by(&s.ada).try_take()?.unwrap();
             task.release().map(nothing)
         }),
+        ("take by a session without a name", May::Never, |s| {
+            s.tube.by(&s.queue.session()).try_take()?.unwrap().release().map(nothing)
+        }),
+        ("take of a group", May::Never, |s| {
+            let task = s.tube.try_take_group("g")?.unwrap();
+            assert_eq!(task.id(), s.keyed);
+            task.release().map(nothing)
+        }),
         ("claim", May::Never, |s| s.tube.claim(s.keyed)?.release().map(nothing)),
         ("claim of a buried one", May::Never, |s| s.tube.claim(s.buried)?.release().map(nothing)),
         ("update", May::Disk, |s| {
@@ -404,15 +458,44 @@ fn verbs() -> Vec<Verb> {
             let id = task.id();
             task.ack().map(|()| gone(id))
         }),
-        ("ack of a kept task", May::Never, |s| s.sum.take().unwrap().ack().map(nothing)),
+        ("ack of a kept task", May::Never, |s| {
+            let (task, events) = (s.sum.take().unwrap(), s.queue.events());
+            let id = task.id();
+            task.ack()?;
+            // On a full disk it leaves no row, and its event says so.
+            let is_kept = s.limit != Limit::Disk;
+            assert_eq!(s.keeper.peek(id).is_ok(), is_kept);
+            assert_eq!(s.keeper.finished().count(), usize::from(is_kept));
+            let step = |event: Event| (event.cause, event.task, event.to);
+            let seen: Vec<_> = std::iter::from_fn(|| events.try_recv()).map(step).collect();
+            assert_eq!(seen, [(Cause::Ack, Some(id), is_kept.then_some(State::Done))]);
+            Ok(Change::default())
+        }),
         ("ack with a result", May::Bytes, |s| {
-            let task = s.sum.take().unwrap();
-            let (id, ticket) = (task.id(), task.detach());
+            let ticket = s.sum.as_ref().unwrap().ticket();
             let done = s.keeper.ticket(ticket).ack_with(&[5; 16 << 10]);
-            let result = s.keeper.peek(id)?.result;
+            let result = s.keeper.peek(ticket.id())?.result;
             assert_eq!(result.is_some(), done.is_ok());
             done.map(nothing)
         }),
+        ("complete_by_id with a result", May::Bytes, |s| {
+            let id = s.sum.as_ref().unwrap().id();
+            assert!(s.keeper.complete_by_id_with(id, &[5; 16 << 10])?);
+            Ok(Change::default())
+        }),
+        ("complete_by_id", May::Never, |s| {
+            s.tube
+                .complete_by_id(s.keyed)
+                .map(|done| if done { gone(s.keyed) } else { nothing(()) })
+        }),
+        ("fail_by_id", May::Disk, |s| s.tube.fail_by_id(s.ticket.id(), "g", long()).map(nothing)),
+        ("delete_many", May::Never, |s| {
+            let ids = [s.keyed, s.buried];
+            s.tube.delete_many(&ids)?;
+            Ok(Change { gone: ids.to_vec(), ..Change::default() })
+        }),
+        ("snooze", May::Disk, |s| s.held().snooze(WAVE_AT).map(nothing)),
+        ("kick_where", May::Never, |s| s.tube.kick_where(10, |_| true).map(nothing)),
         ("finished", May::Never, |s| {
             assert_eq!(s.keeper.finished().count(), 0);
             Ok(nothing(()))
@@ -438,7 +521,8 @@ fn verbs() -> Vec<Verb> {
         ("advance", May::Disk, |s| s.held().advance(&s.tube).map(nothing)),
         ("advance with a result", May::Always, |s| {
             let result = [3; 8 << 10];
-            s.held().advance_with(&s.tube, Advance::new().result(&result)).map(nothing)
+            let held = s.held.as_mut().unwrap();
+            held.advance_with(&s.tube, Advance::new().result(&result)).map(nothing)
         }),
         ("release with a payload", May::Payload, |s| {
             s.brings(|held, new| held.with_payload(new).release())
@@ -461,13 +545,16 @@ fn verbs() -> Vec<Verb> {
             s.brings(|held, new| held.with_payload(new).advance(&tube))
         }),
         ("ack with a payload", May::Payload, |s| {
-            let task = s.sum.take().unwrap();
-            let (id, ticket) = (task.id(), task.detach());
+            let ticket = s.sum.as_ref().unwrap().ticket();
             let done = s.keeper.ticket(ticket).with_payload(&[5; 16 << 10]).ack();
-            assert_eq!(s.keeper.peek(id)?.payload_generation, u32::from(done.is_ok()));
+            let generation = s.keeper.peek(ticket.id())?.payload_generation;
+            assert_eq!(generation, u32::from(done.is_ok()));
             done.map(nothing)
         }),
         ("move_to", May::Disk, |s| s.tube.move_to(s.keyed, &s.tube).apply().map(nothing)),
+        ("move_to another tube", May::Disk, |s| {
+            s.tube.move_to(s.keyed, &s.keeper).apply().map(|()| gone(s.keyed))
+        }),
         ("bury", May::Disk, |s| s.held().bury(long()).map(nothing)),
         ("fail", May::Disk, |s| s.held().fail("g", long()).map(nothing)),
         ("renew", May::Never, |s| s.held.as_ref().unwrap().renew_for(WAVE_AT * 2).map(nothing)),
@@ -535,6 +622,17 @@ fn verbs() -> Vec<Verb> {
         ("failure groups", May::Never, |s| s.queue.failure_groups().map(nothing)),
         ("peek_many", May::Never, |s| s.tube.peek_many(10).map(nothing)),
         ("peek_next", May::Never, |s| s.tube.peek_next(State::Buried).map(nothing)),
+        ("find, find_many and explain", May::Never, |s| {
+            s.queue.find(s.keyed)?;
+            assert_eq!(s.queue.find_many([s.keyed, s.buried]).count(), 2);
+            s.queue.explain(s.keyed).map(nothing)
+        }),
+        ("wait_for", May::Never, |s| {
+            assert!(s.queue.wait_for(s.keyed, Duration::ZERO)?.is_none());
+            assert!(s.queue.wait_for(s.buried, Duration::MAX)?.is_some());
+            Ok(Change::default())
+        }),
+        ("overview", May::Never, |s| s.queue.overview().map(nothing)),
         ("stats", May::Never, |s| s.queue.stats().map(nothing)),
         ("waiters", May::Never, |s| s.queue.waiters().map(nothing)),
         ("taken", May::Never, |s| s.queue.taken().map(nothing)),
@@ -562,6 +660,10 @@ fn verbs() -> Vec<Verb> {
         ("create_tube", May::Disk, |s| {
             s.queue.create_tube("new", TubeOptions::default()).map(nothing)
         }),
+        ("drop_tube_if_empty", May::Never, |s| {
+            assert_eq!(s.queue.drop_tube_if_empty("side").unwrap_err().kind(), ErrorKind::TubeBusy);
+            s.queue.drop_tube_if_empty(s.bare.name()).map(nothing)
+        }),
         ("force_drop_tube", May::Never, |s| {
             s.held = None;
             s.queue.force_drop_tube("full")?;
@@ -572,6 +674,15 @@ fn verbs() -> Vec<Verb> {
         ("consumer with metadata", May::Disk, |s| {
             let about = ConsumerOptions::new().keep(WAVE_AT).meta("m".repeat(4000));
             s.queue.consumer_with("ada", about).map(nothing)
+        }),
+        ("adopt", May::Disk, |s| {
+            let left = s.ada.adopt("bob")?;
+            let task = left.tasks(&s.tube).next().unwrap()?;
+            task.release().map(nothing)
+        }),
+        ("resume", May::Disk, |s| {
+            let task = s.queue.consumer("bob")?.resume(&s.tube).next().unwrap()?;
+            task.release().map(nothing)
         }),
         ("consumers", May::Never, |s| s.queue.consumers().map(nothing)),
         ("deregister", May::Never, |s| {
@@ -606,6 +717,7 @@ fn ring_room() -> usize {
 fn play((verb, may, call): Verb, limit: Limit, ring: usize, is_cut: bool) -> bool {
     let mut stage = Stage::new(limit, ring);
     stage.disk.plan(Fault::None);
+    let taken = stage.taken();
     let done = call(&mut stage);
     stage.is_bounded(verb);
     let (is_refused, is_dropped) = match done {
@@ -629,6 +741,14 @@ fn play((verb, may, call): Verb, limit: Limit, ring: usize, is_cut: bool) -> boo
             (true, false)
         }
     };
+    // What brings bytes and no task leaves the lease where it is refused.
+    if matches!(may, May::Bytes | May::Payload) {
+        let is_full = matches!(limit, Limit::Disk | Limit::TemporaryBytes);
+        assert!(is_refused || !is_full, "{verb}, {limit:?}: was not refused");
+        if is_refused {
+            stage.are_taken(verb, &taken);
+        }
+    }
     stage.look(verb);
     if is_cut && !is_dropped && limit != Limit::Waiters {
         stage.held = None;
