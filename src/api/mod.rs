@@ -21,6 +21,7 @@ pub(crate) mod batch;
 pub(crate) mod put_again;
 pub(crate) mod copy;
 pub(crate) mod take;
+pub(crate) mod wait_ready;
 pub(crate) mod resume;
 pub(crate) mod adopt;
 #[cfg(feature = "bincode")]

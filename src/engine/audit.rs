@@ -17,16 +17,16 @@ use std::collections::{BTreeMap, BTreeSet};
 mod finding;
 mod strays;
 mod remains;
-mod of_tube;
+mod seen;
 mod consumers;
 mod histories;
 mod own_rows;
 mod reports;
+mod of_tube;
 mod payloads;
 mod settings;
 
 pub(crate) use finding::{About, Finding, Findings, Fix, Sum};
-use of_tube::Audit;
 use payloads::NamedPieces;
 use remains::Remains;
 pub(crate) use reports::is_sound as is_sound_report;
@@ -63,7 +63,7 @@ pub(crate) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
             report(Finding::new(line, fix).beside(key::tube(number)));
         }
         if is_read(view, tube.run()) {
-            let mut seen = Audit::of(view, &tube, report).walk()?;
+            let mut seen = seen::Audit::of(view, &tube, report).walk()?;
             led.append(&mut seen.led);
             remains.append(&mut seen.remains);
         }

@@ -188,11 +188,11 @@ fn set(ctx: &mut OpContext<'_>, finding: &Planned, (key, value): (&Key, &Value))
     }
     ctx.effects().work |= tag == Some(Tag::Work);
     if let About::Task(number, _) = finding.about {
-        match tag {
+        if tag == Some(Tag::Due) {
             // It may be the next deadline of its tube.
-            Some(Tag::Due) => ctx.effects().deadline(number, NextDue::UNKNOWN),
-            Some(Tag::Turn) => ctx.effects().wake(number, 1),
-            _ => {}
+            ctx.effects().deadline(number, NextDue::UNKNOWN);
+        } else if tag == Some(Tag::Turn) {
+            ctx.effects().wake(number, 1);
         }
     }
     done("the row was written")

@@ -538,10 +538,10 @@ pub(crate) fn listed(
     now: Now,
 ) -> Result<TaskDescription> {
     let (met, row) = listed;
-    match met.first().copied().and_then(Tag::of) {
-        Some(Tag::Due) => return listed_due(view, tube, met, now),
-        Some(Tag::Turn) => return listed_turn(view, tube, listed, now),
-        _ => {}
+    match met.first() {
+        Some(tag) if *tag == Tag::Due as u8 => return listed_due(view, tube, met, now),
+        Some(tag) if *tag == Tag::Turn as u8 => return listed_turn(view, tube, listed, now),
+        Some(_) | None => {}
     }
     let row = row.as_ref().ok_or_else(|| damaged("state"))?;
     let (stored, standing) = stored::open(view, tube, met, row)?;

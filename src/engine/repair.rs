@@ -38,15 +38,17 @@ impl Op for Repair {
         let Self::Row(DamagedRow { tube, key }) = self else { return repair_consumers(ctx) };
         let (tube, key) = (&*ctx.tube(*tube)?, Key::from_slice(key));
         let Some(range) = Range::holding(&key) else { return Ok(()) };
-        match range.tag {
-            Tag::Turn => repair_turns(ctx, tube),
-            Tag::Group => match key::group_of(&key) {
-                Some(group) => repair_group(ctx, tube, group, &key),
-                None => Ok(()),
-            },
-            Tag::Kept => repair_kept(ctx, tube, &key),
-            tag => bury(ctx, tube, (tag, key)),
+        if range.tag == Tag::Turn {
+            return repair_turns(ctx, tube);
         }
+        if range.tag == Tag::Group {
+            let group = key::group_of(&key);
+            return group.map_or(Ok(()), |group| repair_group(ctx, tube, group, &key));
+        }
+        if range.tag == Tag::Kept {
+            return repair_kept(ctx, tube, &key);
+        }
+        bury(ctx, tube, (range.tag, key))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::format::{Tag, View, row};
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::Result;
 use crate::words::retention::Retention;
+use crate::words::task::State;
 use smallvec::SmallVec;
 
 /// The bytes of the tasks that a tube keeps, after a step.
@@ -31,9 +32,10 @@ pub(crate) fn tag_of(standing: &TaskState) -> Option<Tag> {
 
 fn of_tag(tube: &TubeEntry, tag: Tag) -> Option<&Retention> {
     let options = &tube.row.options;
-    match tag {
-        Tag::Buried => options.keep_buried.as_ref(),
-        _ => options.keep_finished.as_ref(),
+    match tag.state()? {
+        State::Buried => options.keep_buried.as_ref(),
+        State::Done => options.keep_finished.as_ref(),
+        State::Ready | State::Delayed | State::Taken => None,
     }
 }
 

@@ -109,10 +109,8 @@ impl<'a> Index<'a> {
         };
         let mut ranges = Vec::new();
         for tag in tags.into_iter().filter(|tag| view.count(tube.range(*tag)) > 0) {
-            let start = match tag {
-                Tag::Fresh if state.is_some() => fresh::known(view, tube)?,
-                _ => tube.range(tag).start(),
-            };
+            let is_ready = tag == Tag::Fresh && state.is_some();
+            let start = if is_ready { fresh::known(view, tube)? } else { tube.range(tag).start() };
             ranges.push((start, tube.range(tag).end()));
         }
         Ok(Self::Ranges(ranges))

@@ -374,10 +374,10 @@ pub(crate) fn open_at(
         }
         (Some(State::Buried), Some(at)) => {
             let (row, home) = BuriedRow::decode(raw).ok_or_else(|| damaged("buried"))?;
-            match (tag, &row.reason) {
-                (Tag::Trashed, Reason::Trashed(_)) => (TaskState::Trashed(row), at, home),
-                (Tag::Trashed, _) | (_, Reason::Trashed(_)) => return Err(damaged("buried")),
-                _ => (TaskState::Buried(row), at, home),
+            match (tag == Tag::Trashed, &row.reason) {
+                (true, Reason::Trashed(_)) => (TaskState::Trashed(row), at, home),
+                (true, _) | (false, Reason::Trashed(_)) => return Err(damaged("buried")),
+                (false, _) => (TaskState::Buried(row), at, home),
             }
         }
         (Some(State::Delayed), _) => {

@@ -452,10 +452,8 @@ pub(crate) fn place_of(key: &[u8], prefix: usize) -> Option<Rank> {
 
 /// The rank of the task whose state row has this key, for tags whose keys contain it.
 pub(crate) fn standing_place(tag: Tag, key: &[u8]) -> Option<Rank> {
-    let prefix = match tag {
-        Tag::Line => RUN_PREFIX + 1 + usize::from(*key.get(RUN_PREFIX)?),
-        _ => RUN_PREFIX,
-    };
+    let label = if tag == Tag::Line { 1 + usize::from(*key.get(RUN_PREFIX)?) } else { 0 };
+    let prefix = RUN_PREFIX + label;
     place_of(key, prefix)
 }
 

@@ -14,7 +14,7 @@ use crate::format::{Tag, View};
 use crate::runtime::derived_state::DerivedState;
 use crate::runtime::events::Hub;
 use crate::runtime::group_commit::{GroupCommit, Mark};
-use crate::store::{Health, MetaDelta, Opened, Store, StoreFailure};
+use crate::store::{Health, Opened, Store, StoreFailure};
 use crate::words::clock::{Clock, Now, QueueClock};
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_TASKS, SWEEP_TASKS_FULL};
@@ -168,13 +168,6 @@ impl EngineState {
     #[inline]
     pub(crate) fn now(&mut self, clock: &dyn Clock) -> Now {
         self.queue_clock.read(clock)
-    }
-
-    /// The metadata of the next record, whose rows change the stored payload bytes by
-    /// `durable_bytes`.
-    #[inline]
-    pub(crate) fn advance(&self, durable_bytes: i64) -> MetaDelta {
-        MetaDelta { marks: self.queue_clock.marks, reserved: self.reserved, durable_bytes }
     }
 
     /// After a failed read or write: reopens the base, which remembers the failure and would

@@ -548,10 +548,8 @@ impl Lane {
             rest = self.rest(tube, &end);
         }
         let Some((start, end)) = rest else { return Ok(None) };
-        let start = match self.of {
-            Walked::Rows(Tag::Fresh) => fresh::known(view, tube)?.max(start),
-            _ => start,
-        };
+        let is_fresh = matches!(self.of, Walked::Rows(Tag::Fresh));
+        let start = if is_fresh { fresh::known(view, tube)?.max(start) } else { start };
         Ok(Some((start, end)))
     }
 

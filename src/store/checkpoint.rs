@@ -2,7 +2,6 @@
 //! One commit contains the rows, the counts and the anchor, so that the base always holds the queue
 //! as it was after one record.
 
-use super::Store;
 use super::base::Base;
 use super::base_transaction::BaseTransaction;
 use super::database::Opening;
@@ -13,7 +12,6 @@ use super::tables::{CheckpointPosition, Tally};
 use crate::format::key::{Key, Run};
 use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::READ_AHEAD_DIVISOR;
 use crate::words::sync::Arc;
 
 /// Rows of a step, which takes some tenths of a millisecond.
@@ -103,10 +101,10 @@ impl Checkpoint {
 /// verbs, so the caller drops it without the store's lock.
 #[must_use = "to be dropped without the store's lock"]
 pub(crate) struct Retired {
-    base: Option<Base>,
-    frozen: Option<Arc<Layer>>,
+    pub(super) base: Option<Base>,
+    pub(super) frozen: Option<Arc<Layer>>,
     /// Bytes that are read ahead at most.
-    read_ahead_bytes: u64,
+    pub(super) read_ahead_bytes: u64,
 }
 
 impl Retired {
@@ -119,70 +117,6 @@ impl Retired {
     pub(crate) fn read_ahead(self, may_go_on: &dyn Fn() -> bool) -> Result<()> {
         drop(self.frozen);
         self.base.map_or(Ok(()), |base| base.read_ahead(self.read_ahead_bytes, may_go_on))
-    }
-}
-
-impl Store {
-    /// Begins a checkpoint: freezes the active layer. The caller runs the steps of the returned
-    /// checkpoint without the store's lock. `None` while another one runs, or if there is nothing
-    /// to write.
-    pub(crate) fn freeze(&mut self) -> Result<Option<Checkpoint>> {
-        self.reopen_if_failed()?;
-        let base = self.base()?;
-        let before = &base.anchor;
-        let anchor = self.next_anchor(before, self.meta);
-        if self.rows.frozen.is_some() {
-            return Ok(None);
-        }
-        let is_same = anchor.span == before.span && anchor.meta == before.meta;
-        // After a full disk also an empty checkpoint runs: it finds out whether the base has its
-        // reserve again.
-        if is_same && self.rows.active.is_empty() && !self.full {
-            return Ok(None);
-        }
-        let opening = base.opening().clone();
-        let frozen = Arc::new(std::mem::take(&mut self.rows.active));
-        self.rows.frozen = Some(frozen.clone());
-        let tallies = self.rows.counts.freeze();
-        Ok(Some(Checkpoint {
-            frozen,
-            journal: self.journal(),
-            opening,
-            anchor,
-            tallies,
-            txn: None,
-            last: None,
-        }))
-    }
-
-    /// Ends a checkpoint that succeeded: reads use the new snapshot, and the journal up to its
-    /// anchor is free.
-    pub(crate) fn renew(&mut self, renewed: Base) -> Retired {
-        let serial = renewed.anchor.serial;
-        // A commit with the application's tables may have come between. Its base has all these rows
-        // and more.
-        if self.base.as_ref().is_some_and(|base| base.anchor.serial >= serial) {
-            return Retired { base: Some(renewed), frozen: None, read_ahead_bytes: 0 };
-        }
-        self.adopt(renewed)
-    }
-
-    /// Continues with a base that contains the frozen layer.
-    pub(super) fn adopt(&mut self, base: Base) -> Retired {
-        if let Some(ring) = &mut self.ring {
-            ring.free_before(base.anchor.span);
-        }
-        self.checkpoints_done += 1;
-        let before = self.base.replace(base);
-        let frozen = self.rows.frozen.take();
-        self.rows.counts.written();
-        self.rows.settle_dead();
-        self.full = false;
-        self.restore_reserve();
-        // In memory there is no disk to wait for.
-        let most = (self.config.cache_bytes / READ_AHEAD_DIVISOR) as u64;
-        let read_ahead_bytes = if self.disk.is_some() { most } else { 0 };
-        Retired { base: before, frozen, read_ahead_bytes }
     }
 }
 

@@ -36,7 +36,6 @@ mod checkpoint;
 mod faults;
 mod marks;
 mod snapshot;
-mod whole_snapshot;
 mod file_system;
 mod staging_folder;
 mod folder;
@@ -45,6 +44,8 @@ mod create;
 mod open_base;
 mod health;
 mod reopen;
+mod whole_snapshot;
+mod freeze;
 mod full;
 mod app_tables;
 mod open;
@@ -269,18 +270,6 @@ impl Store {
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         let failed = self.try_checkpoint()?;
         failed.map_or(Ok(()), |error| self.continue_after(error))
-    }
-
-    /// Runs a whole checkpoint. Returns why it failed, if the store can continue.
-    fn try_checkpoint(&mut self) -> Result<Option<Error>> {
-        let Some(checkpoint) = self.freeze()? else { return Ok(None) };
-        match checkpoint.run(None) {
-            Ok(renewed) => {
-                drop(self.renew(renewed));
-                Ok(None)
-            }
-            Err(failure) => self.take_back(failure),
-        }
     }
 
     /// Takes back a checkpoint that failed. On a full disk it then writes what still fits, see

@@ -1,6 +1,6 @@
 //! The audit of histories: each task has exactly the entries that its progress names.
 
-use super::Audit;
+use super::seen::Audit;
 use crate::format::key;
 use crate::format::row::{HistoryRow, TaskProgress};
 use crate::words::task::TaskId;

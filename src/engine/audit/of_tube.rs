@@ -1,73 +1,24 @@
 //! The audit of one tube: every task is in exactly one state, and has all rows that belong to it
 //! and no others.
 
+use super::seen::{Audit, CountedGroup, Seen};
 use super::strays::has_id;
-use super::{About, Finding, Findings, Fix, Sum};
-use super::{NO_TASK, Remains, is_there};
+use super::{About, Finding, Fix, NO_TASK, Remains, Sum, is_there};
 use crate::engine::stored::{self, TaskRef, TaskState};
-use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{groups, keys, query, retention, settle, state_rows};
+use crate::engine::{groups, keys, retention, settle, state_rows};
 use crate::format::key::{self, Key, Range, Work};
 use crate::format::row::{TakenRow, WorkRow};
-use crate::format::{Scan, Tag, Value, View, row};
+use crate::format::{Scan, Tag, Value, row};
 use crate::words::clock::NEVER;
 use crate::words::error::Result;
 use crate::words::task::TaskId;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// The tags of the rows that give a state. Of two states of a task the one that comes first here
 /// stays: what has ended does not run again, and a lease keeps its holder.
 const STATES: [Tag; 7] =
     [Tag::Done, Tag::Trashed, Tag::Buried, Tag::Taken, Tag::Delayed, Tag::Line, Tag::Ready];
 
-pub(super) struct Audit<'a> {
-    pub(super) view: &'a dyn View,
-    pub(super) tube: &'a TubeEntry,
-    report: Findings<'a>,
-    /// The keys that the tasks require, by tag, with the value where other rows say it.
-    expected: BTreeMap<Tag, BTreeMap<Key, Option<Value>>>,
-    groups: BTreeMap<String, Group>,
-    failures: BTreeMap<String, CountedGroup>,
-    /// Bytes of the tasks that have ended, by the key of their stored sum.
-    kept: BTreeMap<Key, u64>,
-    /// The rows that lead to tasks which came from other tubes, the entries of histories, and what
-    /// was reported of tasks.
-    pub(super) led: BTreeSet<Key>,
-    ids: BTreeSet<TaskId>,
-    /// Tasks that are reported as such.
-    damaged: BTreeSet<TaskId>,
-    /// Rows of tasks that are not there.
-    strays: BTreeMap<TaskId, Vec<Key>>,
-}
-
-/// What the audit of a tube has seen that the audit of the queue needs.
-pub(super) struct Seen {
-    pub(super) led: BTreeSet<Key>,
-    pub(super) remains: Vec<Remains>,
-}
-
-#[derive(Default)]
-struct CountedGroup {
-    tasks: u64,
-    /// Whether one of them came to it by a version that counts.
-    is_counted: bool,
-}
-
-#[derive(Default)]
-struct Group {
-    in_flight: u64,
-    first: Option<Key>,
-}
-
-impl<'a> Audit<'a> {
-    pub(super) fn of(view: &'a dyn View, tube: &'a TubeEntry, report: Findings<'a>) -> Self {
-        let (expected, groups) = (BTreeMap::new(), BTreeMap::new());
-        let (failures, kept) = (BTreeMap::new(), BTreeMap::new());
-        let (led, ids) = (BTreeSet::new(), BTreeSet::new());
-        let (damaged, strays) = (BTreeSet::new(), BTreeMap::new());
-        Self { view, tube, report, expected, groups, failures, kept, led, ids, damaged, strays }
-    }
-
+impl Audit<'_> {
     /// Returns the rows that must lead to tasks of the tube.
     pub(super) fn walk(mut self) -> Result<Seen> {
         for tag in STATES {
@@ -208,17 +159,6 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// A task that came from another tube.
-    pub(super) fn led(&mut self, id: TaskId) {
-        let key = key::moved(self.tube.run(), id);
-        let number = query::numbered(self.view.get(&key), "moved").ok().flatten();
-        if number != Some(self.tube.number) {
-            let value = row::number(u64::from(self.tube.number));
-            self.say_of(id, "no row leads to it".to_owned(), Fix::Set(key::copy(&key), value));
-        }
-        self.led.insert(key);
-    }
-
     fn lease(&mut self, id: TaskId, taken: &TakenRow) {
         let (run, tube) = (self.tube.run(), self.tube.number);
         let has = |key: &Key| self.view.get(key).ok().flatten().is_some();
@@ -287,10 +227,6 @@ impl<'a> Audit<'a> {
         }
     }
 
-    pub(super) fn expect(&mut self, tag: Tag, key: Key, value: Option<Value>) {
-        self.expected.entry(tag).or_default().insert(key, value);
-    }
-
     /// Compares a range with the rows that the tasks require, and with its stored count.
     fn compare(&mut self, tag: Tag) -> Result<()> {
         let mut expected = self.expected.remove(&tag).unwrap_or_default();
@@ -348,38 +284,6 @@ impl<'a> Audit<'a> {
         };
         self.say_row(tag, line, fix);
     }
-
-    /// Reports a row, which may be of one task.
-    fn say_row(&mut self, tag: Tag, line: String, fix: Fix) {
-        let key = match &fix {
-            Fix::Set(key, _) | Fix::Remove(key) | Fix::Task(_, key) => Some(key),
-            _ => None,
-        };
-        match key.filter(|_| has_id(tag)).and_then(|key| key::id_of(key)) {
-            Some(id) => self.say_about(id, line, fix),
-            None => self.say(line, fix),
-        }
-    }
-
-    fn say(&mut self, line: String, fix: Fix) {
-        let finding = Finding::new(self.line(line), fix);
-        (self.report)(finding);
-    }
-
-    /// Reports what is wrong with a task.
-    pub(super) fn say_of(&mut self, id: TaskId, what: String, fix: Fix) {
-        self.say_about(id, format!("task {id}: {what}"), fix);
-    }
-
-    fn say_about(&mut self, id: TaskId, line: String, fix: Fix) {
-        let about = About::Task(self.tube.number, id);
-        let finding = Finding::new(self.line(line), fix).about(about);
-        (self.report)(finding);
-    }
-
-    fn line(&self, line: String) -> String {
-        format!("tube {:?}: {line}", self.tube.row.name)
-    }
 }
 
 /// What mends a row that has another value. A count may change before it is mended.
@@ -409,16 +313,19 @@ fn damaged_row(tag: Tag, key: &[u8]) -> String {
 /// A row that is not what the task's other rows say.
 fn wrong(tag: Tag, key: &[u8]) -> String {
     let id = key::id_of(key).map_or(0, TaskId::get);
-    match tag {
-        Tag::Position => format!("task {id}: its position row is wrong"),
-        _ if tag.state().is_some() => format!("task {id}: its rows do not agree"),
-        _ => format!("{tag:?}: a wrong row: {key:02x?}"),
+    if tag == Tag::Position {
+        format!("task {id}: its position row is wrong")
+    } else if tag.state().is_some() {
+        format!("task {id}: its rows do not agree")
+    } else {
+        format!("{tag:?}: a wrong row: {key:02x?}")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_rows_of_every_state_are_walked() {

@@ -1,7 +1,7 @@
 //! The audit of what the fields of a task's own row call for, or exclude.
 
 use super::Fix;
-use super::of_tube::Audit;
+use super::seen::Audit;
 use crate::engine::kinds;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::format::row::{TaskRow, replaced_section};

@@ -1,6 +1,6 @@
 //! The audit of reports: each task has exactly the rows that its progress names.
 
-use super::{Audit, Fix};
+use super::seen::Audit;
 use crate::format::key::{self, ReportPart};
 use crate::format::row::{ReportRow, TaskProgress};
 use crate::words::limits::CHECKPOINT_BYTES_MAX;
@@ -25,11 +25,6 @@ impl Audit<'_> {
             }
             self.led.insert(key);
         }
-    }
-
-    /// Reports that the history or a report of a task is not as its progress says.
-    pub(super) fn tell(&mut self, id: TaskId, what: String) {
-        self.say_of(id, what, Fix::Reports(self.tube.number, id));
     }
 }
 

@@ -38,9 +38,10 @@ pub(super) fn bury(ctx: &mut OpContext<'_>, number: u32, at: &Key) -> Mended {
         ctx.remove(key::copy(at));
         return done("the row was removed, another one gives the state of the task");
     }
-    match tag {
-        Tag::Task | Tag::Fresh => bury_own(ctx, tube, (tag, id), at),
-        _ => restate(ctx, tube, (tag, id), at),
+    match tag.state() {
+        Some(state) => restate(ctx, tube, (tag, state, id), at),
+        None if Tag::TASKS.contains(&tag) => bury_own(ctx, tube, (tag, id), at),
+        None => Ok(None),
     }
 }
 
@@ -126,7 +127,7 @@ fn bury_own(
 fn restate(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    (tag, id): (Tag, TaskId),
+    (tag, state, id): (Tag, State, TaskId),
     at: &Key,
 ) -> Mended {
     let position = sound(position::of(ctx, tube, id))?;
@@ -140,13 +141,14 @@ fn restate(
     let home = Home { rank, is_fresh };
     let head = progress_left(ctx, (tube.run(), id))?;
     let time = ctx.now.queue;
-    let state = match tag {
-        Tag::Done => TaskState::Done(DoneRow { head, time, result: None, has_key_rows: true }),
-        Tag::Trashed => {
+    let known = LeftOver { state: Some(state), ..LeftOver::default() };
+    let state = match state {
+        State::Done => TaskState::Done(DoneRow { head, time, result: None, has_key_rows: true }),
+        State::Buried if tag == Tag::Trashed => {
             let reason = Reason::Trashed(STATE_DAMAGED.to_owned());
             TaskState::Trashed(BuriedRow { head, time, reason })
         }
-        _ => {
+        State::Ready | State::Delayed | State::Taken | State::Buried => {
             let reason = Reason::Undecodable(STATE_DAMAGED.to_owned());
             settle::buried(ctx, tube, head, &reason)
         }
@@ -156,7 +158,6 @@ fn restate(
         TaskState::Trashed(_) => key::trashed(tube.run(), &place, id),
         _ => key::done(tube.run(), id),
     };
-    let known = LeftOver { state: tag.state(), ..LeftOver::default() };
     let done = write_state(ctx, tube, (id, home, place), &state, known)?;
     if done.is_some() && key != *at {
         ctx.remove(key::copy(at));
@@ -238,15 +239,13 @@ pub(super) fn bring_back(ctx: &mut OpContext<'_>, number: u32, id: TaskId, keys:
     for key in keys {
         let Some(tag) = Range::holding(key).map(|range| range.tag) else { continue };
         tags.insert(tag);
-        match tag {
+        if matches!(tag, Tag::Key | Tag::KeyUncounted) {
             // The text of a key and the name of a group stand in the same way.
-            Tag::Key | Tag::KeyUncounted => known.text = key::group_of(key).map(str::to_owned),
-            Tag::Turn => {
-                let row = ctx.row(key)?.and_then(|(_, row)| row);
-                let group = row.as_deref().and_then(|row| std::str::from_utf8(row).ok());
-                known.group = group.filter(|group| group.len() < 256).map(str::to_owned);
-            }
-            _ => {}
+            known.text = key::group_of(key).map(str::to_owned);
+        } else if tag == Tag::Turn {
+            let row = ctx.row(key)?.and_then(|(_, row)| row);
+            let group = row.as_deref().and_then(|row| std::str::from_utf8(row).ok());
+            known.group = group.filter(|group| group.len() < 256).map(str::to_owned);
         }
     }
     let tags: Vec<_> = tags.into_iter().map(|tag| format!("{tag:?}")).collect();

@@ -27,6 +27,13 @@ impl EngineState {
         left.covers(need)
     }
 
+    /// The metadata of the next record, with the reservation. Its rows change the stored payload
+    /// bytes by `durable_bytes`.
+    #[inline]
+    pub(crate) fn advance(&self, durable_bytes: i64) -> MetaDelta {
+        MetaDelta { marks: self.queue_clock.marks, reserved: self.reserved, durable_bytes }
+    }
+
     /// Makes sure that there are numbers for an op inside a transaction, where nothing can be
     /// written: the reservation must be on the disk before, so it is synced here. It reserves so
     /// many that the journal's spare space for a reservation is needed only once.
@@ -61,7 +68,7 @@ impl EngineState {
     /// Returns unused numbers, before the last checkpoint of a clean close. A later draw reserves
     /// again.
     pub(crate) fn settle(&mut self, clock: &dyn Clock) {
-        self.now(clock);
+        self.queue_clock.read(clock);
         self.reserved = self.numbers.next;
         self.numbers.end = self.numbers.next;
         self.store.settle(self.reserved, self.queue_clock.marks);

@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 
 /// The modules of a crate.
 #[derive(Default)]
-struct Crate {
+pub(super) struct Crate {
     /// The index of each module in reading order, by its path, which is empty for the crate.
-    modules: BTreeMap<Vec<String>, usize>,
-    files: BTreeMap<Vec<String>, Source>,
+    pub(super) modules: BTreeMap<Vec<String>, usize>,
+    pub(super) files: BTreeMap<Vec<String>, Source>,
     /// What a module re-exports, by its path and the name, and where it is defined.
     passed_on: BTreeMap<(Vec<String>, String), Vec<String>>,
 }
 
 impl Crate {
     /// Reads the modules from the root file on, in the order of their `mod` lines.
-    fn read(sources: Vec<Source>) -> Self {
+    pub(super) fn read(sources: Vec<Source>) -> Self {
         let mut by_path: BTreeMap<String, Source> =
             sources.into_iter().map(|source| (source.path.clone(), source)).collect();
         let mut this = Self::default();

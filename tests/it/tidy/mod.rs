@@ -1,8 +1,11 @@
 //! Style rules as tests. Every finding names the file, the line and what to do.
 
+mod calls;
 mod layers;
+mod lengths;
 mod names;
 mod source;
+mod tags;
 mod verbs;
 mod vocabulary;
 

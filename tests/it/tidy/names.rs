@@ -18,7 +18,7 @@ fn depth(code: &str, at: usize) -> usize {
 }
 
 /// Replacements of the schedule explorer have the names of what they replace.
-fn is_stand_in(source: &Source) -> bool {
+pub(super) fn is_stand_in(source: &Source) -> bool {
     source.path.contains("sync/explored")
 }
 
