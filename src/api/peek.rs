@@ -2,7 +2,7 @@
 
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
-use crate::engine::query;
+use crate::engine::description;
 use crate::runtime::reads::Listing;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
@@ -34,7 +34,7 @@ impl<T: ?Sized> Tube<T> {
         let found = self
             .hold
             .core
-            .peek(self.number, |view, tube, now| query::info(view, tube, id, now).map(Some));
+            .peek(self.number, |view, tube, now| description::info(view, tube, id, now).map(Some));
         let missing = || Error::new(ErrorKind::TaskNotFound);
         let info = found.and_then(|info| info.ok_or_else(missing));
         self.name_task_errors("peek", id, info)
@@ -60,8 +60,10 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`info`](Tube::info).
     pub fn peek_next(&self, state: State) -> Result<Option<TaskInfo>> {
-        let info =
-            self.hold.core.peek(self.number, |view, tube, now| query::next(view, tube, state, now));
+        let info = self
+            .hold
+            .core
+            .peek(self.number, |view, tube, now| description::next(view, tube, state, now));
         self.name_errors("peek", info)
     }
 

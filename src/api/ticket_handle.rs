@@ -4,7 +4,7 @@ use crate::api::queue_inner::QueueInner;
 use crate::engine::context::damaged;
 use crate::engine::settle::{self, Adding, Settle};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lapse, query};
+use crate::engine::{description, lapse};
 use crate::format::row::{TakenRow, TaskRow};
 use crate::words::clock::{NEVER, Now};
 use crate::words::durability::Durability;
@@ -103,7 +103,7 @@ impl TicketHandle {
     /// # Errors
     /// As [`Lease::book`](crate::Lease::book).
     pub fn book(&self) -> Result<Option<String>> {
-        let book = self.read_with_tube(query::book);
+        let book = self.read_with_tube(description::book);
         book.map_err(|error| self.named(error, "read the book"))
     }
 
@@ -112,7 +112,7 @@ impl TicketHandle {
     /// # Errors
     /// As [`Lease::details`](crate::Lease::details).
     pub fn details(&self) -> Result<BTreeMap<String, String>> {
-        let details = self.read_with_tube(query::details);
+        let details = self.read_with_tube(description::details);
         details.map_err(|error| self.named(error, "read the details"))
     }
 

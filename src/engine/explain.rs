@@ -3,7 +3,7 @@
 
 use crate::engine::context::{damaged, decoded};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lookup, query};
+use crate::engine::{description, lookup, query};
 use crate::format::{View, key, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
@@ -21,7 +21,7 @@ pub(crate) fn explain(
     id: TaskId,
     now: Now,
 ) -> Result<Explanation> {
-    let summary = query::info(view, tube, id, now)?.summary;
+    let summary = description::info(view, tube, id, now)?.summary;
     let reasons = match summary.state {
         State::Ready => ready(view, tube, id, now)?,
         State::Taken => {

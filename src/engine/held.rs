@@ -2,6 +2,7 @@
 //! engine's lock for no longer than one page. Changes nothing.
 
 use crate::engine::context::{damaged, sound};
+use crate::engine::description;
 use crate::engine::query;
 use crate::format::key::{self, of_held};
 use crate::format::{Scan, Tag, View};
@@ -61,7 +62,7 @@ pub(crate) fn page(
             }
             let at = key::taken(tube.run(), id);
             let Some(Some(row)) = sound(view.get(&at))? else { continue };
-            if let Some(info) = sound(query::taken(view, &tube, &(at, Some(row)), now))? {
+            if let Some(info) = sound(description::taken(view, &tube, &(at, Some(row)), now))? {
                 leases.push((consumer, info));
             }
         }

@@ -29,6 +29,7 @@ pub(crate) mod fresh;
 pub(crate) mod reports;
 pub(crate) mod last_change;
 pub(crate) mod query;
+pub(crate) mod description;
 pub(crate) mod keys;
 pub(crate) mod kinds;
 pub(crate) mod history;

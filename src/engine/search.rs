@@ -4,7 +4,7 @@
 
 use crate::engine::context::{damaged, sound};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, query};
+use crate::engine::{description, fresh, query};
 use crate::format::key::{self, Key, RUN_PREFIX, after};
 use crate::format::{Deadline, Met, Range, Tag, View};
 use crate::words::clock::{Now, since_epoch};
@@ -50,7 +50,7 @@ pub(crate) fn step(
             continue;
         }
         let id = key::id_of(&row.0).ok_or_else(|| damaged("index"))?;
-        match sound(query::info(view, tube, id, now)) {
+        match sound(description::info(view, tube, id, now)) {
             Ok(Some(task)) if filter.meets(&task.summary) => found.tasks.push(task.summary),
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}

@@ -2,7 +2,7 @@
 //! engine's lock is held for one bounded step at a time.
 
 use crate::engine::context::sound;
-use crate::engine::query;
+use crate::engine::description;
 use crate::format::key::{self, Key, Run};
 use crate::format::{Range, Tag, View};
 use crate::runtime::commit::EngineState;
@@ -138,7 +138,8 @@ impl EndedWalk {
                     return Ok(None);
                 };
                 let tube = state.tube(number)?;
-                sound(query::info(&state.store, &tube, id, now)).map(|it| it.map(|it| it.summary))
+                sound(description::info(&state.store, &tube, id, now))
+                    .map(|it| it.map(|it| it.summary))
             };
             match core.catch_up(number).and_then(|()| core.look_at(look)) {
                 Err(error) if error.is_not_found() => {}

@@ -1,6 +1,6 @@
 //! Waiting for the end of a task, whatever its tube, also of one that an earlier run has put.
 
-use crate::engine::query;
+use crate::engine::description;
 use crate::runtime::shared::{Shared, end_key};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::task::{State, TaskId, TaskInfo};
@@ -72,7 +72,7 @@ impl Shared {
         // Read first: it may be put while the tubes are looked into.
         let was_given = self.look_at(|state, _| Ok(state.was_given(id)))?;
         let state = self.in_its_tube(id, |state, tube, now| {
-            Ok(query::info(&state.store, tube, id, now)?.summary.state)
+            Ok(description::info(&state.store, tube, id, now)?.summary.state)
         })?;
         match state {
             Some(State::Done | State::Buried) => {}

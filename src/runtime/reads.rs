@@ -2,12 +2,13 @@
 //! read from a snapshot, without the lock; the rows of one task may be of different snapshots.
 
 use crate::engine::context::sound;
+use crate::engine::description::{self, TaskDescription};
 use crate::engine::explain;
 use crate::engine::fresh;
 use crate::engine::history;
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::pieces::Assembly;
-use crate::engine::query::{self, TaskDescription};
+use crate::engine::query;
 use crate::engine::take::ReadTaken;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, RUN_PREFIX, Range};
@@ -113,7 +114,9 @@ impl Shared {
     pub(crate) fn find(&self, id: TaskId) -> Result<Option<TaskInfo>> {
         loop {
             let Some(number) = self.tube_with(id)? else { return Ok(None) };
-            match self.peek(number, |view, tube, now| query::info(view, tube, id, now).map(Some)) {
+            match self
+                .peek(number, |view, tube, now| description::info(view, tube, id, now).map(Some))
+            {
                 Err(error) if error.is_not_found() => {
                     if !self.has_moved(id)? {
                         return Ok(None);
@@ -374,14 +377,16 @@ impl Listing {
 
     /// The next task, without its payload.
     pub(crate) fn next_summary(&mut self, core: &Shared) -> Result<Option<TaskSummary>> {
-        self.next(core, |rows, tube, row, now| Ok(query::listed(rows, tube, row, now)?.summary))
+        self.next(core, |rows, tube, row, now| {
+            Ok(description::listed(rows, tube, row, now)?.summary)
+        })
     }
 
     /// The next task, with its payload.
     pub(crate) fn next_info(&mut self, core: &Shared) -> Result<Option<TaskInfo>> {
         loop {
             let found = self.next(core, |rows, tube, row, now| {
-                let found = query::listed(rows, tube, row, now)?;
+                let found = description::listed(rows, tube, row, now)?;
                 let payload = found.payload(rows, tube)?;
                 Ok((found, payload))
             })?;
@@ -404,7 +409,7 @@ impl Listing {
         let Some(number) = self.lanes.first().map(|lane| lane.number) else { return Ok(None) };
         core.look_at(|state, now| {
             let (view, tube) = (&state.store, state.tube(number)?);
-            let found = query::info(view, &tube, listed.id, now).and_then(|found| {
+            let found = description::info(view, &tube, listed.id, now).and_then(|found| {
                 let payload = found.payload(view, &tube)?.read(view)?;
                 Ok(found.with(payload))
             });
@@ -418,7 +423,7 @@ impl Listing {
 
     /// The next taken task of [`of_taken`](Self::of_taken).
     pub(crate) fn next_taken(&mut self, core: &Shared) -> Result<Option<TakenInfo>> {
-        self.next(core, |rows, tube, row, now| query::taken(rows, tube, row, now))
+        self.next(core, |rows, tube, row, now| description::taken(rows, tube, row, now))
     }
 
     fn next<T>(

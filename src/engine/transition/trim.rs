@@ -3,7 +3,7 @@
 use super::{Transition, erase};
 use crate::engine::context::{OpContext, sound};
 use crate::engine::stored::{TaskRef, TaskState};
-use crate::engine::{lookup, query, retention};
+use crate::engine::{description, lookup, retention};
 use crate::format::Scan;
 use crate::format::key;
 use crate::words::error::{ErrorKind, Result};
@@ -52,7 +52,7 @@ impl Transition<'_> {
 #[cold]
 pub(crate) fn retire(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, from: &TaskState) -> Result<()> {
     if ctx.known.is_awaited(task.id) {
-        let found = query::info(ctx, task.tube, task.id, ctx.now).and_then(|found| {
+        let found = description::info(ctx, task.tube, task.id, ctx.now).and_then(|found| {
             let payload = found.payload(ctx, task.tube)?.read(ctx)?;
             Ok(found.with(payload))
         });

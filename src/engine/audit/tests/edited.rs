@@ -18,7 +18,7 @@ use crate::engine::sweep::Sweep;
 use crate::engine::take::{Claim, Take};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::tubes::{Pause, ReleaseAll, Truncate};
-use crate::engine::{lookup, query};
+use crate::engine::{description, lookup, query};
 use crate::format::extension::Extension;
 use crate::format::key::{self, Home, Run, Work};
 use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
@@ -137,7 +137,7 @@ impl Played {
 
     pub(super) fn state(&self, id: TaskId) -> State {
         let tube = query::tube(&self.rows, self.tube).unwrap();
-        query::info(&self.rows, &tube, id, NOW).unwrap().summary.state
+        description::info(&self.rows, &tube, id, NOW).unwrap().summary.state
     }
 }
 

@@ -4,6 +4,7 @@
 use super::NOTHING;
 use super::edited::Played;
 use crate::api::queue::Queue;
+use crate::engine::description;
 use crate::engine::query;
 use crate::engine::repair::Repair;
 use crate::format::{Tag, key};
@@ -40,7 +41,7 @@ fn a_task_whose_own_row_is_damaged_keeps_its_kind() {
             assert_eq!(faults, NOTHING);
             let tube = query::tube(&played.rows, played.tube).unwrap();
             let now = super::edited::NOW;
-            let found = query::info(&played.rows, &tube, id, now).unwrap().summary;
+            let found = description::info(&played.rows, &tube, id, now).unwrap().summary;
             assert_eq!(found.kind.as_deref(), kind.filter(|_| indexed));
         }
     }

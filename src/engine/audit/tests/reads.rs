@@ -13,7 +13,7 @@ use crate::engine::put::PutTasks;
 use crate::engine::settle::Settle;
 use crate::engine::take::{Claim, Take};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{due, query};
+use crate::engine::{description, due};
 use crate::words::clock::{ManualClock, Now};
 use crate::words::error::Result;
 use crate::words::numbers::Numbers;
@@ -187,7 +187,7 @@ impl Scene {
         let new = NewRow { payload: b"x", ..NewRow::PLAIN };
         let keyed = NewRow { key: Some("key"), conflict: Conflict::Reject, ..new };
         let next =
-            |state| self.reads(|it| query::next(&it.rows, &it.tube, state, it.now).map(drop));
+            |state| self.reads(|it| description::next(&it.rows, &it.tube, state, it.now).map(drop));
         vec![
             ("take", take),
             ("claim", self.run(&Claim { tube, id: self.free, holder: 0 }).0),
@@ -207,7 +207,10 @@ impl Scene {
             ("put before all", self.put(NewRow { priority: Some(i64::MIN), ..new })),
             ("put in a group", self.put(NewRow { group: Some("own"), ..new })),
             ("put with a key", self.put(keyed)),
-            ("peek", self.reads(|it| query::info(&it.rows, &it.tube, self.free, it.now).map(drop))),
+            (
+                "peek",
+                self.reads(|it| description::info(&it.rows, &it.tube, self.free, it.now).map(drop)),
+            ),
             ("peek at the next ready", next(State::Ready)),
             ("peek at the next delayed", next(State::Delayed)),
             ("peek at the next taken", next(State::Taken)),
