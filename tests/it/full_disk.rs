@@ -104,10 +104,23 @@ struct Plan {
     reopen: bool,
     /// So many of the tasks come first and are delayed; or all.
     delayed: usize,
+    /// So many are put when the queue is empty again.
+    again: usize,
+    /// How many checkpoints each of these puts may need first: the pages of payloads in pieces are
+    /// free only after the next, and one of 1 MiB is a large part of the file system.
+    checkpoints: usize,
 }
 
-const PLAN: Plan =
-    Plan { journal: 2 << 20, bytes: 300, batch: 1, hog: false, reopen: false, delayed: 0 };
+const PLAN: Plan = Plan {
+    journal: 2 << 20,
+    bytes: 300,
+    batch: 1,
+    hog: false,
+    reopen: false,
+    delayed: 0,
+    again: 100,
+    checkpoints: 0,
+};
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn open(path: &Path, plan: Plan, clock: &ManualClock) -> (Queue, Tube) {
@@ -176,10 +189,16 @@ fn carry_out(mount: &Mount, plan: Plan) {
     assert_eq!(drain(&tube, plan, usize::MAX), left);
     assert_eq!(tube.len().unwrap(), 0);
     clock.advance(MINUTE);
-    for number in 0..100 {
-        tube.put(&vec![5; plan.bytes]).unwrap_or_else(|e| panic!("put {number}: {e}"));
+    for number in 0..plan.again {
+        let mut left = plan.checkpoints;
+        while let Err(error) = tube.put(&vec![5; plan.bytes]) {
+            assert!(left > 0 && error.kind() == ErrorKind::DiskFull, "put {number}: {error}");
+            left -= 1;
+            // It writes what fits, also where it reports a full disk.
+            let _ = queue.checkpoint();
+        }
     }
-    assert_eq!(drain(&tube, plan, usize::MAX), 100);
+    assert_eq!(drain(&tube, plan, usize::MAX), plan.again);
     let faults = queue.check().unwrap();
     assert_eq!(faults, Vec::<String>::new());
     eprintln!("{}: {} B, {all} tasks, batches of {}", mount.kind, plan.bytes, plan.batch);
@@ -202,6 +221,15 @@ fn on_both(mib: u64, plans: &[Plan]) {
 fn a_queue_on_a_full_file_system_is_emptied_whatever_it_holds() {
     let plans = [100, 300, 2000].map(|bytes| Plan { bytes, ..PLAN });
     on_both(24, &plans);
+}
+
+/// Payloads in pieces, and such as are written in turns.
+#[test]
+fn a_queue_of_long_payloads_on_a_full_file_system_is_emptied() {
+    let plan = Plan { bytes: 20_000, again: 20, checkpoints: 3, ..PLAN };
+    on_both(24, &[plan, Plan { hog: true, reopen: true, ..plan }, Plan { batch: 50, ..plan }]);
+    let plan = Plan { bytes: 1 << 20, again: 3, journal: 4 << 20, checkpoints: 3, ..PLAN };
+    on_both(24, &[plan, Plan { hog: true, reopen: true, ..plan }, Plan { batch: 4, ..plan }]);
 }
 
 #[test]

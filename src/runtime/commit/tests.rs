@@ -1,11 +1,13 @@
 //! Numbers are reserved on the disk before a caller sees one.
 
 use super::*;
+use crate::format::layer::WriteSet;
+use crate::format::{RowOp, Value, key};
 use crate::runtime::group_commit::GroupCommit;
-use crate::store::{Access, Clocks, Config, Folder, Store};
+use crate::store::{Access, Clocks, Config, Folder, MetaDelta, Store, StoreFailure};
 use crate::words::clock::ManualClock;
 use crate::words::limits::JOURNAL_BYTES_MIN;
-use crate::words::limits::NUMBER_BLOCK;
+use crate::words::limits::{NUMBER_BLOCK, TRANSACTION_NUMBERS};
 use crate::words::sync::Arc;
 use std::ops::ControlFlow;
 
@@ -45,4 +47,42 @@ fn a_reservation_that_was_not_written_gives_no_numbers() {
     assert!(!state.has_numbers(batch, env.gate), "it is not synced yet");
     gate.wait(mark).unwrap();
     assert!(state.has_numbers(batch, env.gate));
+}
+
+/// An op inside a transaction gets its numbers while the ring has no space for rows: what is kept
+/// free for a reservation is there. Where that is used up as well, it says what to do.
+#[test]
+fn numbers_are_drawn_while_the_ring_is_full() {
+    let home = tempfile::tempdir().unwrap();
+    let opened = opened(&home.path().join("q"));
+    let gate = GroupCommit::new(opened.store.journal(), opened.store.health.clone());
+    let mut state = EngineState::new(opened);
+    let append = |state: &mut EngineState, name: &str, op: RowOp, adds: bool| {
+        let mut writes = WriteSet::default();
+        writes.write((key::name(name), op));
+        state.store.append(&mut writes, state.advance(0), adds)
+    };
+    let row = || RowOp::Add(Value::from(&[7; 400][..]));
+    let mut names = (0..).map(|number: u32| number.to_string());
+    let refused = loop {
+        if let Err(refused) = append(&mut state, &names.next().unwrap(), row(), true) {
+            break refused;
+        }
+    };
+    assert!(matches!(refused, StoreFailure::NoRoom));
+    // The record of a row that goes needs space as well, and still gets it.
+    append(&mut state, "1", RowOp::Remove, false).unwrap();
+    let need = Numbers::of_ids(2 * NUMBER_BLOCK);
+    assert!(!state.numbers.left().covers(need));
+    state.draw(need, &gate).unwrap();
+    assert!(state.numbers.left().covers(need));
+    while state.store.note(MetaDelta::default()).is_ok() {}
+    let more = need.plus(Numbers::both(4 * TRANSACTION_NUMBERS));
+    let error = state.draw(more, &gate).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Full);
+    assert!(error.to_string().contains("commit the transaction first"), "{error}");
+    assert!(state.numbers.left().covers(need) && !state.numbers.left().covers(more));
+    state.store.checkpoint().unwrap();
+    state.draw(more, &gate).unwrap();
+    assert!(state.numbers.left().covers(more));
 }
