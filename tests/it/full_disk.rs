@@ -225,6 +225,7 @@ fn a_queue_on_a_full_file_system_is_emptied_whatever_it_holds() {
 
 /// Payloads in pieces, and such as are written in turns.
 #[test]
+#[ignore = "takes a minute; .ci/full_disk runs it"]
 fn a_queue_of_long_payloads_on_a_full_file_system_is_emptied() {
     let plan = Plan { bytes: 20_000, again: 20, checkpoints: 3, ..PLAN };
     on_both(24, &[plan, Plan { hog: true, reopen: true, ..plan }, Plan { batch: 50, ..plan }]);
