@@ -7,7 +7,7 @@ use crate::api::tube::Tube;
 use crate::engine::{query, tube_cache};
 use crate::format::View;
 use crate::runtime::commit::EngineState as Engine;
-use crate::runtime::reads::Listing;
+use crate::runtime::listing::Listing;
 use crate::runtime::shared::Shared;
 use crate::runtime::wake::Wake;
 use crate::words::clock::{NEVER, Now};

@@ -3,7 +3,7 @@
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
 use crate::engine::description;
-use crate::runtime::reads::Listing;
+use crate::runtime::listing::Listing;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::macros::debug;

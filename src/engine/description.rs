@@ -1,5 +1,5 @@
-//! What a caller reads of a task, by its id or as a row of a listing. Reads the rows of one task, and
-//! of its payload nothing.
+//! What a caller reads of a task, by its id or as a row of a listing. Reads the rows of one task,
+//! and of its payload nothing.
 
 use crate::engine::context::damaged;
 use crate::engine::payload::{Payload, StoredPayload};

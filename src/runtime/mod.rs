@@ -24,6 +24,7 @@ pub(crate) mod timer;
 pub(crate) mod sleepers;
 pub(crate) mod calls;
 pub(crate) mod reads;
+pub(crate) mod listing;
 pub(crate) mod failed;
 pub(crate) mod names;
 pub(crate) mod ended_walk;

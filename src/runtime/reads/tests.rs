@@ -1,13 +1,12 @@
 //! What is copied under the engine's lock is bounded, and nothing is read from the disk there.
 
-use super::Listing;
 use crate::engine::payload::StoredPayload;
 use crate::engine::take::Take;
 use crate::engine::tube_cache::KnownTubes;
 use crate::format::key::Key;
 use crate::format::{Range, RowOp, Tag};
 use crate::words::limits::{PAGE_BYTES, PAGE_TASKS, SWEEP_BYTES};
-use crate::{Durability, ErrorKind, ManualClock, Queue, State, Tube, TubeOptions};
+use crate::{Durability, ErrorKind, ManualClock, Queue, State, Tube};
 
 /// A queue in a folder with a small cache, so that what is read comes from the disk.
 fn open(home: &tempfile::TempDir) -> (Queue, Tube) {
@@ -107,61 +106,6 @@ fn a_page_is_bounded_in_bytes() {
     assert!(tasks.next().is_none());
     tube.peek_next(State::Ready).unwrap().unwrap();
     assert!(read() < 5 * PAYLOAD);
-}
-
-/// Also where more rows fit into a page.
-#[test]
-fn no_more_rows_are_read_than_tasks_are_asked_for() {
-    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
-    let tube = queue.tube("t").unwrap();
-    tube.put_many(vec![&b"x"[..]; 100]).unwrap();
-    for group in 0..100 {
-        tube.task(b"x").priority(1).group(&group.to_string()).put().unwrap();
-    }
-    let held = tube.take_many(20).unwrap();
-    held.into_iter().for_each(|task| task.release().unwrap());
-    let mut listing = Listing::of_takeable(tube.number, 3);
-    listing.next_info(&tube.hold.core).unwrap().unwrap();
-    let left = listing.lanes.iter().map(|lane| lane.page.len());
-    assert_eq!(left.collect::<Vec<_>>(), [2, 3, 3], "of those released, fresh, and in groups");
-}
-
-/// A listing goes on over a checkpoint, and shows what has come and what has gone since.
-#[test]
-fn a_listing_goes_on_over_layers_that_change() {
-    for options in [TubeOptions::default(), TubeOptions::default().temporary(true)] {
-        let queue = Queue::builder().by_hand(true).in_memory().unwrap();
-        let tube = queue.create_tube("t", options).unwrap();
-        let payload = |number: u32| number.to_string().repeat(600).into_bytes();
-        let ids = tube.put_many((0..700).map(payload).collect::<Vec<_>>()).unwrap();
-        queue.checkpoint().unwrap();
-        let core = &tube.hold.core;
-        let mut listing = Listing::new(tube.number, State::Ready);
-        let first = listing.next_info(core).unwrap().unwrap();
-        assert_eq!((first.id, first.payload), (ids[0], payload(0)));
-        // Of the first the page has the task's row and not yet its payload.
-        tube.delete(ids[200]).unwrap();
-        tube.delete(ids[600]).unwrap();
-        let mut checkpoint = core.state.lock().store.freeze().unwrap();
-        tube.delete(ids[601]).unwrap();
-        let late = tube.put(b"late").unwrap();
-        let mut seen = Vec::new();
-        while let Some(task) = listing.next_info(core).unwrap() {
-            if seen.len() == 300 {
-                // Rows of temporary tubes are in no checkpoint.
-                if let Some(checkpoint) = checkpoint.take() {
-                    let renewed = checkpoint.run(None).ok().unwrap();
-                    drop(core.state.lock().store.renew(renewed));
-                }
-                tube.delete(ids[690]).unwrap();
-            }
-            seen.push(task.id);
-        }
-        let gone = [0, 200, 600, 601, 690].map(|at| ids[at]);
-        let mut wanted: Vec<_> = ids.iter().copied().filter(|id| !gone.contains(id)).collect();
-        wanted.push(late);
-        assert_eq!(seen, wanted);
-    }
 }
 
 /// A take of 16 MiB read and hashed them under the engine's lock: every tube waited for the disk.
