@@ -105,6 +105,11 @@ impl Queue {
             let active = active.get(&number).copied();
             info(row, active, held.get(&number).copied().unwrap_or_default(), now)
         };
+        // One that was forgotten and opened again between two steps has the higher number.
+        let rows: HashMap<String, _> =
+            rows.into_iter().map(|(number, row)| (row.name.clone(), (number, row))).collect();
+        let mut rows: Vec<_> = rows.into_values().collect();
+        rows.sort_by_key(|(number, _)| *number);
         let mut consumers: Vec<_> = rows.into_iter().map(describe).collect();
         consumers.sort_by_key(|info| (info.idle.is_none(), info.idle, Reverse(info.is_open)));
         Ok(consumers)

@@ -245,10 +245,12 @@ pub(crate) fn listed(
     now: Now,
 ) -> Result<TaskDescription> {
     let (met, row) = listed;
-    match met.first() {
-        Some(tag) if *tag == Tag::Due as u8 => return listed_due(view, tube, met, now),
-        Some(tag) if *tag == Tag::Turn as u8 => return listed_turn(view, tube, listed, now),
-        Some(_) | None => {}
+    let is_of = |tag: Tag| met.first() == Some(&(tag as u8));
+    if is_of(Tag::Due) {
+        return listed_due(view, tube, met, now);
+    }
+    if is_of(Tag::Turn) {
+        return listed_turn(view, tube, listed, now);
     }
     let row = row.as_ref().ok_or_else(|| damaged("state"))?;
     let (stored, standing) = stored::open(view, tube, met, row)?;

@@ -21,30 +21,42 @@ pub(crate) struct SearchStep {
     pub(crate) tasks: Vec<TaskSummary>,
     /// Rows that were looked at.
     pub(crate) looked: usize,
-    /// The key to go on from; `None` at the end.
-    pub(crate) next: Option<Key>,
+    /// Where to go on; `None` at the end.
+    pub(crate) next: Option<StepStart>,
 }
 
-/// Looks at the rows from a key on, of which the first search gives an empty one, until `most`
-/// tasks are found. Damaged tasks are left out.
+/// Where a step begins. The default is at the first row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StepStart {
+    key: Key,
+    /// How many ends of leases are still looked at: no more than there were at first, because a
+    /// lease that is renewed ends after all that were found. `None` before the first step.
+    ends_left: Option<u64>,
+}
+
+/// Looks at some rows until `most` tasks are found. Damaged tasks are left out.
 pub(crate) fn step(
     view: &dyn View,
     tube: &TubeEntry,
     filter: &Filter,
-    from: &Key,
+    from: &StepStart,
     most: usize,
     now: Now,
 ) -> Result<SearchStep> {
     let index = Index::of(view, tube, filter)?;
-    let mut found = SearchStep { tasks: Vec::new(), looked: 0, next: Some(from.clone()) };
-    while let Some(from) = found.next.take() {
+    let ends = from.ends_left.unwrap_or_else(|| view.count(tube.range(Tag::Taken)));
+    let from = StepStart { key: from.key.clone(), ends_left: Some(ends) };
+    let mut found = SearchStep { tasks: Vec::new(), looked: 0, next: Some(from) };
+    while let Some(StepStart { key, ends_left }) = found.next.take() {
         if found.looked == STEP_ROWS || found.tasks.len() == most {
-            found.next = Some(from);
+            found.next = Some(StepStart { key, ends_left });
             break;
         }
-        let Some(row) = index.first(view, tube, &from)? else { break };
+        let Some(row) = index.first(view, tube, &key, ends_left != Some(0))? else { break };
         found.looked += 1;
-        found.next = Some(after(&row.0));
+        let is_end = row.0.first() == Some(&(Tag::Due as u8));
+        let ends_left = ends_left.map(|left| left.saturating_sub(u64::from(is_end)));
+        found.next = Some(StepStart { key: after(&row.0), ends_left });
         // The end of its lease has led to it.
         if row.0.first() == Some(&(Tag::Taken as u8)) && !query::is_endless(&row) {
             continue;
@@ -116,8 +128,14 @@ impl<'a> Index<'a> {
         Ok(Self::Ranges(ranges))
     }
 
-    /// The first row from this key on.
-    fn first(&self, view: &dyn View, tube: &TubeEntry, from: &Key) -> Result<Option<Met>> {
+    /// The first row from this key on, perhaps without the ends of leases.
+    fn first(
+        &self,
+        view: &dyn View,
+        tube: &TubeEntry,
+        from: &Key,
+        with_ends: bool,
+    ) -> Result<Option<Met>> {
         match self {
             Self::Keys(prefix) => {
                 for tag in [Tag::Key, Tag::KeyUncounted] {
@@ -131,7 +149,8 @@ impl<'a> Index<'a> {
             Self::Leases(ends) => {
                 let rows = tube.range(Tag::Taken);
                 let is_after_ends = (rows.start()..rows.end()).contains(from);
-                if !is_after_ends
+                if with_ends
+                    && !is_after_ends
                     && let Some(met) = view.first(ends.max(from), &key::end_of(ends))?
                 {
                     return Ok(Some(met));

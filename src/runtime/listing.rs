@@ -159,12 +159,16 @@ struct Lane {
     rows: Gathered,
     /// Where the next page begins; none after the last.
     next: Option<Key>,
+    /// How many deadlines are still read: no more than tasks had one at first, because one that is
+    /// moved on comes after all the others, and a walk that moves each would not end. None before
+    /// the first page, and of other rows.
+    left: Option<usize>,
 }
 
 impl Lane {
     fn new(number: u32, of: Walked, most: usize) -> Self {
         let (at, page, rows, next) = (None, VecDeque::new(), Gathered::default(), Some(Key::new()));
-        Self { number, of, most, at, page, rows, next }
+        Self { number, of, most, at, page, rows, next, left: None }
     }
 
     /// What orders the next row among those of other lanes; `None` after the last.
@@ -259,19 +263,29 @@ impl Lane {
     fn read_page(&mut self, core: &Shared) -> Result<bool> {
         let Some(from) = self.next.take() else { return Ok(false) };
         core.catch_up(self.number)?;
-        let (page, tube, now, next) = core.read_snapshot(
+        let (mut page, (tube, now, tasks), next) = core.read_snapshot(
             |state, now| {
                 let tube = state.tube(self.number)?;
+                let tasks = match self.of {
+                    Walked::Due(Deadline::Ttr) => Some(tube.range(Tag::Taken)),
+                    Walked::Due(_) => Some(tube.range(Tag::Delayed)),
+                    Walked::Of(_) | Walked::Rows(_) | Walked::Endless(_) => None,
+                };
+                let tasks = tasks.map(|range| state.store.count(range) as usize);
                 let range = self.range(&state.store, &tube, &from)?;
                 let is_over = range.is_none();
                 let (from, to) = range.unwrap_or_default();
-                Ok((state.store.snapshot_range(&from, &to)?, (tube, now, is_over)))
+                Ok((state.store.snapshot_range(&from, &to)?, ((tube, now, tasks), is_over)))
             },
-            |snapshot, (tube, now, is_over)| {
+            |snapshot, (at, is_over)| {
                 let (page, next) = snapshot.page(self.most)?;
-                Ok((page, tube, now, (!is_over).then_some(next)))
+                Ok((page, at, (!is_over).then_some(next)))
             },
         )?;
+        let left = self.left.or(tasks).unwrap_or(usize::MAX);
+        page.truncate(left);
+        self.left = tasks.map(|_| left - page.len());
+        let next = next.filter(|_| self.left != Some(0));
         self.next = next.and_then(|next| self.rest(&tube, &next)).map(|(next, _)| next);
         (self.page, self.at, self.rows) = (page, Some((tube, now)), Gathered::default());
         if let Walked::Endless(_) = self.of {

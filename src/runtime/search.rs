@@ -1,18 +1,18 @@
 //! A page of a search, in steps that hold the engine's lock for a bounded number of rows each.
 
-use crate::engine::search;
-use crate::format::key::{Key, Run};
+use crate::engine::search::{self, StepStart};
+use crate::format::key::Run;
 use crate::runtime::shared::Shared;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::filter::Filter;
 use crate::words::limits::{PAGE_TASKS, SEARCH_ROWS};
 use crate::words::task::TaskSummary;
 
-/// Where a search goes on: in this run of the tube, from this key on.
+/// Where a search goes on: in this run of the tube.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SearchPlace {
     run: Run,
-    key: Key,
+    start: StepStart,
 }
 
 impl Shared {
@@ -39,13 +39,13 @@ impl Shared {
                     let text = "the cursor is from before the tube was truncated; search again";
                     return Err(Error::new(ErrorKind::Invalid).because(text));
                 }
-                let from = place.clone().map(|place| place.key).unwrap_or_default();
+                let from = place.clone().map(|place| place.start).unwrap_or_default();
                 let left = most - tasks.len();
                 Ok((run, search::step(&state.store, &tube, filter, &from, left, now)?))
             })?;
             tasks.extend(step.tasks);
             looked += step.looked;
-            place = step.next.map(|key| SearchPlace { run, key });
+            place = step.next.map(|start| SearchPlace { run, start });
             if place.is_none() || tasks.len() >= most || looked >= SEARCH_ROWS {
                 return Ok((tasks, place));
             }

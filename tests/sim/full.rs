@@ -741,13 +741,17 @@ fn play((verb, may, call): Verb, limit: Limit, ring: usize, is_cut: bool) -> boo
             (true, false)
         }
     };
-    // What brings bytes and no task leaves the lease where it is refused.
-    if matches!(may, May::Bytes | May::Payload) {
-        let is_full = matches!(limit, Limit::Disk | Limit::TemporaryBytes);
-        assert!(is_refused || !is_full, "{verb}, {limit:?}: was not refused");
-        if is_refused {
-            stage.are_taken(verb, &taken);
+    // What brings bytes and no task is refused where bytes are full.
+    let is_full = match may {
+        May::Bytes => matches!(limit, Limit::Disk | Limit::TemporaryBytes),
+        May::Payload => {
+            matches!(limit, Limit::Disk | Limit::TemporaryBytes | Limit::DurableBytes)
         }
+        May::Never | May::Disk | May::Always => false,
+    };
+    assert!(is_refused || !is_full, "{verb}, {limit:?}: was not refused");
+    if is_refused {
+        stage.are_taken(verb, &taken);
     }
     stage.look(verb);
     if is_cut && !is_dropped && limit != Limit::Waiters {

@@ -1,7 +1,8 @@
 //! A walk reads no more rows than it is asked for, and goes on while they change.
 
 use super::Listing;
-use crate::{Queue, State, TubeOptions};
+use crate::{Filter, ManualClock, Queue, State, TaskId, Tube, TubeOptions};
+use std::time::Duration;
 
 /// Also where more rows fit into a page.
 #[test]
@@ -55,5 +56,51 @@ fn a_listing_goes_on_over_layers_that_change() {
         let mut wanted: Vec<_> = ids.iter().copied().filter(|id| !gone.contains(id)).collect();
         wanted.push(late);
         assert_eq!(seen, wanted);
+    }
+}
+
+/// A walk that moved each deadline which it met on did not end: each came again after the others.
+#[test]
+fn a_walk_that_moves_deadlines_on_ends() {
+    const TASKS: usize = 300;
+    for state in [State::Taken, State::Delayed] {
+        let clock = ManualClock::new();
+        let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let day = Duration::from_secs(86_400);
+        for _ in 0..TASKS {
+            match state {
+                State::Taken => tube.task(b"x").ttr(day).put().unwrap(),
+                _ => tube.task(b"x").delay(day).put().unwrap(),
+            };
+        }
+        tube.take_many(TASKS).unwrap().into_iter().for_each(|task| _ = task.detach());
+        let moves_on = |tube: &Tube, id: TaskId| {
+            clock.advance(Duration::from_secs(1));
+            match state {
+                State::Taken => tube.update(id).ttr(day).apply().unwrap(),
+                _ => tube.update(id).delay(day).apply().unwrap(),
+            }
+        };
+        let mut seen = Vec::new();
+        for task in tube.summaries(state).take(3 * TASKS) {
+            let id = task.unwrap().id;
+            moves_on(&tube, id);
+            seen.push(id);
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), TASKS, "{state:?}: each once");
+        let (mut found, mut from) = (0, None);
+        loop {
+            let page = tube.search(&Filter::new().state(state), from.as_ref(), 64).unwrap();
+            page.tasks.iter().for_each(|task| moves_on(&tube, task.id));
+            found += page.tasks.len();
+            from = page.next;
+            if from.is_none() || found > 3 * TASKS {
+                break;
+            }
+        }
+        assert_eq!(found, TASKS, "{state:?}: a search");
     }
 }

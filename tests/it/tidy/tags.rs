@@ -43,7 +43,11 @@ fn patterns(block: &str) -> Vec<String> {
 fn is_for_the_rest(pattern: &str) -> bool {
     let pattern = pattern.split(" if ").next().unwrap_or_default().trim();
     let is_name = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '_';
-    !pattern.is_empty() && pattern.chars().all(is_name)
+    let is_word = |word: &str| matches!(word, "Some" | "None") || word.chars().all(is_name);
+    let mut words = pattern.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+    let marks = |char: char| is_name(char) || char.is_ascii_alphabetic() || " ()|,&".contains(char);
+    // Both sides of a tuple may be for the rest, one of them alone is not.
+    !pattern.is_empty() && pattern.chars().all(marks) && words.all(is_word)
 }
 
 fn forgetful(sources: &[Source]) -> Vec<String> {
@@ -75,7 +79,8 @@ fn a_match_over_tags_names_all_of_them() {
 
 #[test]
 fn planted_arms_for_the_rest_are_found() {
-    for rest in ["_ => 2,", "_ if x => 2,", "other => { 2 }", "Some(_) | None => 3, _ => 2"] {
+    for rest in ["_ => 2,", "_ if x => 2,", "other => { 2 }", "Some(_) | None => 3", "(_, _) => 3"]
+    {
         let text = format!("fn f() {{\n match tag {{\n Tag::A | Tag::B => {{ 1 }} {rest} }} }}");
         let found = forgetful(&planted(&[("src/a.rs", &text)]));
         assert_eq!(found.len(), 1, "{rest}");
