@@ -41,13 +41,21 @@ fn patterns(block: &str) -> Vec<String> {
 
 /// Whether a pattern, with its guard, is for all that is left.
 fn is_for_the_rest(pattern: &str) -> bool {
-    let pattern = pattern.split(" if ").next().unwrap_or_default().trim();
+    let pattern = pattern.split(" if ").next().unwrap_or_default();
+    let either: Vec<_> = pattern.split('|').map(str::trim).collect();
+    let is_some = |one: &&str| {
+        one.strip_prefix("Some(").and_then(|one| one.strip_suffix(')')).is_some_and(is_any)
+    };
+    either.iter().any(|one| is_any(one)) || either.contains(&"None") && either.iter().any(is_some)
+}
+
+/// Whether it is a name, a `_`, or a tuple of these.
+fn is_any(pattern: &str) -> bool {
     let is_name = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '_';
-    let is_word = |word: &str| matches!(word, "Some" | "None") || word.chars().all(is_name);
-    let mut words = pattern.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
-    let marks = |char: char| is_name(char) || char.is_ascii_alphabetic() || " ()|,&".contains(char);
-    // Both sides of a tuple may be for the rest, one of them alone is not.
-    !pattern.is_empty() && pattern.chars().all(marks) && words.all(is_word)
+    match pattern.strip_prefix('(').and_then(|parts| parts.strip_suffix(')')) {
+        Some(parts) => parts.split(',').all(|part| is_any(part.trim())),
+        None => !pattern.is_empty() && pattern.chars().all(is_name),
+    }
 }
 
 fn forgetful(sources: &[Source]) -> Vec<String> {
