@@ -62,19 +62,18 @@ fn rounds(core: &Shared, repairs: &mut Repairs, after: &mut dyn FnMut(usize)) ->
         repairs.add(steps);
         search_again(core)?;
         // Work that begins again, and what it removes.
-        loop {
-            match core.run(&Sweep, Durability::Relaxed) {
-                // Its row is mended by a later round.
-                Err(error) if error.kind() == ErrorKind::Damaged => break,
-                more => {
-                    if !more? {
-                        break;
-                    }
-                }
-            }
-        }
+        while sweep(core)? {}
     }
     Ok(())
+}
+
+/// Does some of the work that is left. Returns whether there is more.
+fn sweep(core: &Shared) -> Result<bool> {
+    match core.run(&Sweep, Durability::Relaxed) {
+        // Its row is mended by a later round.
+        Err(error) if error.kind() == ErrorKind::Damaged => Ok(false),
+        more => more,
+    }
 }
 
 /// What memory has of fresh tasks and deadlines does not count any more, and all that wait look

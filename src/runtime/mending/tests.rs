@@ -2,6 +2,7 @@
 
 use super::{look, repair, repair_with};
 use crate::api::queue::Queue;
+use crate::api::tube::Tube;
 use crate::engine::effects::NextDue;
 use crate::engine::mend::{Mend, Planned, RepairPlan};
 use crate::engine::{Op, OpContext};
@@ -45,6 +46,18 @@ fn plant(core: &Shared, rows: Vec<(Key, Option<Value>)>) {
 
 fn core_of(queue: &Queue) -> Arc<Shared> {
     queue.tube("first").unwrap().hold.core.clone()
+}
+
+/// A queue with a tube `groups` that has so many tasks in one group.
+fn grouped(in_flight: u32, tasks: usize) -> (Queue, Arc<Shared>, Tube) {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let core = core_of(&queue);
+    let options = TubeOptions::default().in_flight(in_flight);
+    let tube = queue.create_tube("groups", options).unwrap();
+    for _ in 0..tasks {
+        tube.task(b"x").group("g").put().unwrap();
+    }
+    (queue, core, tube)
 }
 
 fn range(core: &Shared, name: &str, tag: Tag) -> Range {
@@ -142,13 +155,7 @@ fn a_new_tube_does_not_get_the_run_of_stray_rows() {
 /// cannot be read, and because that one had not been counted.
 #[test]
 fn a_count_is_mended_after_its_tasks() {
-    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
-    let core = core_of(&queue);
-    let options = TubeOptions::default().in_flight(2);
-    let tube = queue.create_tube("groups", options).unwrap();
-    for _ in 0..9 {
-        tube.task(b"x").group("g").put().unwrap();
-    }
+    let (queue, core, tube) = grouped(2, 9);
     let (one, two) = (tube.take().unwrap(), tube.take().unwrap());
     let run = range(&core, "groups", Tag::Group).run.unwrap();
     plant(&core, vec![(key::taken(run, two.id()), Some(Value::from([9])))]);
@@ -225,13 +232,7 @@ fn an_op_mends_no_more_than_its_number() {
 /// difference is added, and what does not stand any more is left.
 #[test]
 fn ops_go_on_between_the_look_and_the_mending() {
-    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
-    let core = core_of(&queue);
-    let options = TubeOptions::default().in_flight(9);
-    let tube = queue.create_tube("groups", options).unwrap();
-    for _ in 0..4 {
-        tube.task(b"x").group("g").put().unwrap();
-    }
+    let (queue, core, tube) = grouped(9, 4);
     let held = tube.take().unwrap();
     let run = range(&core, "groups", Tag::Group).run.unwrap();
     let keyed = tube.task(b"x").key("k").priority(9).put().unwrap();
