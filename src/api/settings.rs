@@ -72,9 +72,15 @@ impl<T: ?Sized> Tube<T> {
     /// - `history` from the next entry on;
     /// - `keep_finished` and `keep_buried` as tasks end from then on: each removes some older ones
     ///   that are beyond the new limit, and an age is that of the tasks that end after the change.
-    ///   Without `keep_finished`, those that are kept stay. A limit of bytes is added or taken away
-    ///   only while the tube keeps no such task;
-    /// - `in_flight` is changed only while no task with a group is ready or in flight.
+    ///   Without `keep_finished`, those that are kept stay;
+    /// - `in_flight` for all groups. A group with more in flight than a lower one stays locked
+    ///   until they are fewer.
+    ///
+    /// Rows of tasks follow a change of `in_flight`, and a limit of bytes that `keep_finished` or
+    /// `keep_buried` gets, in steps of a bounded number of groups or tasks, with other calls
+    /// between them. The call returns after the last one. If the process ends before, the next
+    /// opening goes on with them; until a step comes to a group, the number before the change is
+    /// in force there, and until all tasks are summed, the limit of bytes removes fewer.
     ///
     /// The other options stay as the tube was made: `kind`, `temporary`, `placement`,
     /// `higher_first`, `unique`, `index_kinds`, `ttl_spares_buried` and
@@ -111,7 +117,6 @@ impl<T: ?Sized> Tube<T> {
     /// there is, and what it takes; [`Unsupported`](crate::ErrorKind::Unsupported) for an option
     /// that the kind does not allow; [`TooLarge`](crate::ErrorKind::TooLarge) for a text or details
     /// above 4 KiB; [`Full`](crate::ErrorKind::Full) for one more of the application's own;
-    /// [`TubeBusy`](crate::ErrorKind::TubeBusy) while there are tasks that prevent the change;
     /// [`TubeNotFound`](crate::ErrorKind::TubeNotFound); as [`tube`](Queue::tube).
     pub fn set(&self, name: &str, value: impl Into<SettingValue>) -> Result<()> {
         self.change_setting("set", name, Some(&value.into())).map(drop)

@@ -227,7 +227,7 @@ fn work(
             ));
             continue;
         };
-        let is_sweep_of_run = matches!(kind, Work::Clear | Work::Release);
+        let is_sweep_of_run = matches!(kind, Work::Clear | Work::Release | Work::Follow);
         let ((run, id), generation) = owner_of(&key).unwrap_or(((Run::QUEUE, NO_TASK), 1));
         let expected = match is_sweep_of_run {
             true => key::work(kind, run, NO_TASK),
@@ -240,51 +240,62 @@ fn work(
         if !is_read(view, run) {
             continue;
         }
-        let tube = tubes.get(&run).map(|tube| tube.number);
-        let (row, decoded) = (row.as_deref(), row.as_deref().and_then(WorkRow::decode));
-        match (kind, decoded, row.and_then(PieceWork::decode)) {
-            (Work::Clear, Some(_), _) if tube.is_some() => {
-                let line = format!("Work: a sweep would clear tube {tube:?}");
-                report(
-                    Finding::new(line, Fix::Remove(key))
-                        .beside(key::tube(tube.unwrap_or_default())),
-                );
+        if is_sweep_of_run {
+            let work = row.as_deref().and_then(WorkRow::decode);
+            if let Some(finding) = sweep_of_run(kind, tubes.get(&run), key, work) {
+                report(finding);
             }
-            // If the tube no longer exists, the sweep ends at once.
-            (Work::Release, Some(work), _) if tube.is_some_and(|tube| tube != work.tube) => {
-                let of = work.tube;
-                let line = format!("Work: a sweep of tube {of} under the run of {tube:?}");
-                let finding = Finding::new(line, reworked(kind, tube, key));
-                report(finding.beside(key::tube(tube.unwrap_or_default())));
+            continue;
+        }
+        let of = ((run, id), generation);
+        match row.as_deref().and_then(PieceWork::decode) {
+            Some(work) if work.to != PieceWork::UNKNOWN && work.generation != generation => {
+                let line = format!("Work: on the pieces of another payload: {key:02x?}");
+                named.by_key_of_work(of, key, line);
             }
-            (Work::Clear | Work::Release, Some(_), _) => {}
-            (Work::Staged | Work::Pieces, _, Some(work)) => {
-                let of = ((run, id), generation);
-                if work.to != PieceWork::UNKNOWN && work.generation != generation {
-                    let line = format!("Work: on the pieces of another payload: {key:02x?}");
-                    named.by_key_of_work(of, key, line);
-                } else {
-                    named.by_work(of, (key, &work), report);
-                }
-            }
-            (Work::Staged | Work::Pieces, ..) => {
+            Some(work) => named.by_work(of, (key, &work), report),
+            None => {
                 let line = format!("Work: a damaged row: {key:02x?}");
-                named.by_key_of_work(((run, id), generation), key, line);
-            }
-            (Work::Clear | Work::Release, ..) => {
-                let line = format!("Work: a damaged row: {key:02x?}");
-                report(Finding::new(line, reworked(kind, tube, key)));
+                named.by_key_of_work(of, key, line);
             }
         }
     }
     Ok(())
 }
 
+/// What is wrong with the work on all rows of a run, which may be that of a tube. If it is of none
+/// any more, a sweep ends at once.
+fn sweep_of_run(
+    kind: Work,
+    tube: Option<&TubeEntry>,
+    key: Key,
+    work: Option<WorkRow>,
+) -> Option<Finding> {
+    let number = tube.map(|tube| tube.number);
+    let Some(WorkRow { tube: of, .. }) = work else {
+        let line = format!("Work: a damaged row: {key:02x?}");
+        return Some(Finding::new(line, reworked(kind, number, key)));
+    };
+    let tube = tube?;
+    let (line, fix) = if kind == Work::Clear {
+        (format!("Work: a sweep would clear tube {number:?}"), Fix::Remove(key))
+    } else if of != tube.number {
+        let line = format!("Work: a sweep of tube {of} under the run of {number:?}");
+        (line, reworked(kind, number, key))
+    } else if kind == Work::Follow && !tube.row.pending.is_any() {
+        let line = format!("Work: a sweep of tube {number:?}, in which no row has to follow");
+        (line, Fix::Remove(key))
+    } else {
+        return None;
+    };
+    Some(Finding::new(line, fix).beside(key::tube(tube.number)))
+}
+
 /// What mends a row of a sweep: it begins again.
 fn reworked(kind: Work, tube: Option<u32>, key: Key) -> Fix {
     match (kind, tube) {
         (Work::Clear, _) => Fix::Set(key, WorkRow::default().encode()),
-        (Work::Release, Some(tube)) => {
+        (Work::Release | Work::Follow, Some(tube)) => {
             Fix::Set(key, WorkRow { tube, ..WorkRow::default() }.encode())
         }
         _ => Fix::Remove(key),

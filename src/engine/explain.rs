@@ -69,7 +69,7 @@ fn in_group(view: &dyn View, tube: &TubeEntry, group: &str, id: TaskId) -> Resul
     let counted = decoded(view.get(&key::group(tube.run(), group)), row::read_number, "group");
     let in_flight = counted?.unwrap_or_default();
     let group = group.to_owned();
-    if in_flight >= u64::from(tube.row.options.in_flight) {
+    if in_flight >= tube.row.most_in_flight(&group) {
         return Ok(Some(WhyNot::GroupBusy { group, in_flight }));
     }
     let line = key::line_of(tube.run(), &group);

@@ -48,7 +48,7 @@ fn count(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<Option<u6
 /// Reads all that a step needs, before anything is written. So a task whose group cannot be read
 /// stays in its state.
 pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) -> Result<Plan<'a>> {
-    let most = u64::from(tube.row.options.in_flight);
+    let most = tube.row.most_in_flight(step.group);
     let before = count(ctx, tube, step.group)?;
     let tasks = before.unwrap_or_default();
     let after = tasks.saturating_add_signed(step.in_flight);
@@ -87,6 +87,28 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
         }
     }
     Ok(Plan { step, before, after, had, has })
+}
+
+/// Gives the first task of a group's line, whose key this is, the group's turn, or removes it.
+pub(crate) fn set_turn(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    (group, is_open): (&str, bool),
+    first: &Key,
+) -> Result<()> {
+    let line = key::line_of(tube.run(), group);
+    let Some((place, id)) = sound(position::in_key(first, line.len()))? else { return Ok(()) };
+    let turn = key::turn(tube.run(), &place, id);
+    let is_there = ctx.row(&turn)?.is_some();
+    match (is_open, is_there) {
+        (true, false) => {
+            ctx.add(turn, group_value(group));
+            ctx.effects().wake(tube.number, 1);
+        }
+        (false, true) => ctx.remove(turn),
+        _ => {}
+    }
+    Ok(())
 }
 
 /// The row of a group's line that belongs to a turn; `None` if no task in a line has the turn.

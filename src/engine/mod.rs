@@ -57,6 +57,7 @@ pub(crate) mod put;
 pub(crate) mod staging;
 pub(crate) mod held_verb;
 pub(crate) mod restore;
+pub(crate) mod follow;
 pub(crate) mod sweep;
 pub(crate) mod settings;
 pub(crate) mod tubes;

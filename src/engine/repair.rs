@@ -5,7 +5,7 @@
 
 use crate::engine::consumers;
 use crate::engine::context::{Op, OpContext, damaged, sound};
-use crate::engine::groups::{group_value, in_flight, whose_turn};
+use crate::engine::groups::{in_flight, set_turn, whose_turn};
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::settle::buried;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
@@ -375,32 +375,12 @@ fn repair_group(ctx: &mut OpContext<'_>, tube: &TubeEntry, group: &str, key: &Ke
     }
     let line = key::line_of(tube.run(), group);
     match ctx.first(&line, &key::end_of(&line))? {
-        Some((first, _)) => set_turn(ctx, tube, (group, tasks), &first),
+        Some((first, _)) => {
+            let is_open = tasks < tube.row.most_in_flight(group);
+            set_turn(ctx, tube, (group, is_open), &first)
+        }
         None => Ok(()),
     }
-}
-
-/// Gives the first task of a group's line the group's turn, or removes it if as many tasks are in
-/// flight as the group allows.
-fn set_turn(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    (group, tasks): (&str, u64),
-    first: &Key,
-) -> Result<()> {
-    let line = key::line_of(tube.run(), group);
-    let Some((place, id)) = sound(position::in_key(first, line.len()))? else { return Ok(()) };
-    let turn = key::turn(tube.run(), &place, id);
-    let is_there = ctx.row(&turn)?.is_some();
-    match (tasks < u64::from(tube.row.options.in_flight), is_there) {
-        (true, false) => {
-            ctx.add(turn, group_value(group));
-            ctx.effects().wake(tube.number, 1);
-        }
-        (false, true) => ctx.remove(turn),
-        _ => {}
-    }
-    Ok(())
 }
 
 /// Removes the turns that lead to no task, and gives a turn to each group that should have one:
@@ -416,8 +396,8 @@ fn repair_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
     while let Some((met, _)) = rows.next(ctx)? {
         let Some(group) = key::group_of(&met) else { continue };
         rows.skip_to(key::end_of(&key::line_of(tube.run(), group)));
-        let tasks = in_flight(ctx, tube, group)?;
-        set_turn(ctx, tube, (group, tasks), &met)?;
+        let is_open = in_flight(ctx, tube, group)? < tube.row.most_in_flight(group);
+        set_turn(ctx, tube, (group, is_open), &met)?;
     }
     Ok(())
 }

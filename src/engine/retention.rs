@@ -4,15 +4,19 @@
 //! `transition`. Nothing is removed here.
 
 use crate::engine::context::{OpContext, decoded};
+use crate::engine::lookup;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key};
-use crate::format::{Tag, View, row};
+use crate::format::row::EndedAt;
+use crate::format::{Scan, Tag, View, row};
 use crate::words::clock::{NEVER, micros};
-use crate::words::error::Result;
+use crate::words::error::{ErrorKind, Result};
+use crate::words::limits::SWEEP_TASKS;
+use crate::words::options::TubeOptions;
 use crate::words::retention::Retention;
 use crate::words::task::State;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// The bytes of the tasks that a tube keeps, after a step.
 pub(crate) type KeptBytes = SmallVec<[(Key, u64); 2]>;
@@ -31,7 +35,10 @@ pub(crate) fn tag_of(standing: &TaskState) -> Option<Tag> {
 }
 
 fn of_tag(tube: &TubeEntry, tag: Tag) -> Option<&Retention> {
-    let options = &tube.row.options;
+    in_options(&tube.row.options, tag)
+}
+
+fn in_options(options: &TubeOptions, tag: Tag) -> Option<&Retention> {
     match tag.state()? {
         State::Buried => options.keep_buried.as_ref(),
         State::Done => options.keep_finished.as_ref(),
@@ -45,16 +52,87 @@ pub(crate) fn until(ctx: &OpContext<'_>, tube: &TubeEntry, tag: Tag) -> u64 {
     age.map_or(NEVER, |age| ctx.now.queue.saturating_add(micros(age)))
 }
 
-/// The bytes that a task counts in the state of this tag, if its tube limits them.
+/// The bytes that a task counts in the state of this tag, if its tube limits them. Of a sum that
+/// does not contain all tasks yet it counts those up to the last that it contains.
 pub(crate) fn counted(task: &TaskRef<'_>, standing: Option<&TaskState>) -> Option<(Tag, u64)> {
     let standing = standing?;
     let tag = tag_of(standing)?;
     of_tag(task.tube, tag)?.bytes?;
+    if let Some(last) = task.tube.row.pending.summed(tag.state()?)
+        && (time_of(standing)?, task.id) > last
+    {
+        return None;
+    }
+    Some((tag, bytes_of(task, standing)))
+}
+
+/// When the task has ended.
+fn time_of(standing: &TaskState) -> Option<u64> {
+    match standing {
+        TaskState::Buried(row) => Some(row.time),
+        TaskState::Done(row) => Some(row.time),
+        _ => None,
+    }
+}
+
+fn bytes_of(task: &TaskRef<'_>, standing: &TaskState) -> u64 {
     let result = match standing {
         TaskState::Done(row) => row.result_bytes(),
         _ => 0,
     };
-    Some((tag, task.bytes.saturating_add(result)))
+    task.bytes.saturating_add(result)
+}
+
+/// Whether these options limit the bytes of the tasks that a tube keeps in the state of this tag.
+pub(crate) fn limits_bytes(options: &TubeOptions, tag: Tag) -> bool {
+    in_options(options, tag).is_some_and(|kept| kept.bytes.is_some())
+}
+
+/// Adds the bytes of tasks that have ended to the sum that is stored for the state of this tag,
+/// from the first after this one on, at most a sweep. Returns the last of them if more are left.
+pub(crate) fn sum_some(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    tag: Tag,
+    from: Option<EndedAt>,
+) -> Result<Option<EndedAt>> {
+    let range = tube.range(by_time(tag));
+    let (mut rows, mut left, mut last) = (Scan::over(range), SWEEP_TASKS, None);
+    if let Some((time, id)) = from {
+        let at = match tag.state() {
+            Some(State::Buried) => key::buried_time(tube.run(), time, id),
+            _ => key::done_time(tube.run(), time, id),
+        };
+        rows.skip_to(key::after(&at));
+    }
+    let (mut bytes, mut to) = (0_u64, None);
+    while let Some((met, _)) = rows.next(ctx)? {
+        let Some(at) = key::time_of(&met).zip(key::id_of(&met)) else { continue };
+        if left == 0 {
+            to = last;
+            break;
+        }
+        left -= 1;
+        last = Some(at);
+        let found = match lookup::find(ctx, tube, at.1) {
+            // A dead index row, or a task that is damaged: it stays for its repair.
+            Err(error) if error.is_not_found() || error.kind() == ErrorKind::Damaged => continue,
+            found => found?,
+        };
+        let is_of_it = tag_of(&found.1) == Some(tag) && time_of(&found.1) == Some(at.0);
+        if let (Ok(task), true) = (found.0.task(tube), is_of_it) {
+            bytes = bytes.saturating_add(bytes_of(&task, &found.1));
+        }
+    }
+    let key = key::kept(tube.run(), tag);
+    let sum = kept_bytes(ctx, tube, &key)?.saturating_add(bytes);
+    write(ctx, smallvec![(key, sum)])?;
+    Ok(to)
+}
+
+/// Removes the sum for the state of this tag.
+pub(crate) fn forget_sum(ctx: &mut OpContext<'_>, tube: &TubeEntry, tag: Tag) -> Result<()> {
+    write(ctx, smallvec![(key::kept(tube.run(), tag), 0)])
 }
 
 /// Reads what a step of a task needs, before anything is written.

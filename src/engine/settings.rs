@@ -4,20 +4,20 @@
 
 use crate::engine::context::{Op, OpContext, decoded, sound};
 use crate::engine::effects::{SettingChange, TubeChange};
+use crate::engine::follow;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::feature::{
     DROPPED_PAYLOADS, HIGHER_FIRST, KIND_INDEX, LAPSES, RETENTION, SETTINGS, UNIQUE,
 };
 use crate::format::key::{self, Key};
 use crate::format::row::{SettingRow, TubeRow};
-use crate::format::{Scan, Tag, View};
+use crate::format::{Scan, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::known_settings::{self, OF_TUBES, TubeSetting};
 use crate::words::lapse::Lapse;
 use crate::words::limits::OWN_SETTINGS_MAX;
 use crate::words::options::TubeOptions;
 use crate::words::queue_options::{self, OF_QUEUES, QueueOptions};
-use crate::words::retention::Retention;
 use crate::words::setting::{OWN, Setting, SettingSource, SettingValue};
 use crate::words::task::Cause;
 use crate::words::unique::Unique;
@@ -25,7 +25,20 @@ use crate::words::unique::Unique;
 /// The number under which the settings of the queue stand. No tube has it.
 pub(crate) const QUEUE: u32 = 0;
 
-/// Sets a setting of a tube or of the queue, or unsets it. Returns whether anything has changed.
+/// What a change of a setting has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changed {
+    Nothing,
+    All,
+    /// Rows of tasks are left that have to follow it: [`FollowOptions`] goes on.
+    ///
+    /// [`FollowOptions`]: crate::engine::sweep::FollowOptions
+    Begun,
+    /// Nothing yet: rows still follow an earlier change of the same option.
+    NotYet,
+}
+
+/// Sets a setting of a tube or of the queue, or unsets it.
 pub(crate) struct ChangeSetting<'a> {
     /// The tube, or [`QUEUE`].
     pub(crate) owner: u32,
@@ -35,7 +48,7 @@ pub(crate) struct ChangeSetting<'a> {
 }
 
 impl Op for ChangeSetting<'_> {
-    type Done = bool;
+    type Done = Changed;
 
     fn tube(&self) -> Option<u32> {
         (self.owner != QUEUE).then_some(self.owner)
@@ -45,7 +58,7 @@ impl Op for ChangeSetting<'_> {
         self.value.is_some()
     }
 
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Changed> {
         let (owner, name) = (self.owner, self.name);
         let (is_own, is_tube) = (known_settings::is_own(name)?, owner != QUEUE);
         let value = self.value.map(|value| whole(name, value)).transpose()?;
@@ -99,13 +112,13 @@ fn change_option(
     number: u32,
     setting: &TubeSetting,
     value: Option<SettingValue>,
-) -> Result<bool> {
+) -> Result<Changed> {
     let tube = &*ctx.tube(number)?;
     let key = key::setting(number, setting.name);
     let (before, present) = (kept(ctx, &key)?, (setting.get)(&tube.row.options));
     match (&before, &value) {
-        (Kept::Nothing, None) => return Ok(false),
-        (Kept::Value(_), Some(value)) if *value == present => return Ok(false),
+        (Kept::Nothing, None) => return Ok(Changed::Nothing),
+        (Kept::Value(_), Some(value)) if *value == present => return Ok(Changed::Nothing),
         _ => {}
     }
     let (is_sound, made) = match before {
@@ -115,8 +128,12 @@ fn change_option(
     let mut options = tube.row.options.clone();
     setting.put_into(&mut options, value.as_ref().unwrap_or(&made))?;
     options.check()?;
-    is_free(ctx, tube, &options)?;
+    if follow::has_to_wait(tube, &options) {
+        return Ok(Changed::NotYet);
+    }
     needs(ctx, &options);
+    let mut row = TubeRow { options, ..tube.row.clone() };
+    follow::begin(ctx, tube, &mut row)?;
     match &value {
         None => ctx.remove(key),
         Some(_) if is_sound => {}
@@ -125,41 +142,12 @@ fn change_option(
             ctx.set(key, SettingRow::of(made).encode())?;
         }
     }
-    let row = TubeRow { options, ..tube.row.clone() };
+    let changed = if row.pending.is_any() { Changed::Begun } else { Changed::All };
     ctx.set(key::tube(number), row.encode())?;
     publish(ctx, (number, Some(row)), setting.name, value);
     // There may be room now, or tasks that may be taken.
     ctx.effects().wake(number, usize::MAX);
-    Ok(true)
-}
-
-/// Refuses a change on which rows of tasks depend, as long as there are such tasks.
-fn is_free(ctx: &OpContext<'_>, tube: &TubeEntry, to: &TubeOptions) -> Result<()> {
-    let from = &tube.row.options;
-    let limits = |kept: &Option<Retention>| kept.is_some_and(|kept| kept.bytes.is_some());
-    let rules = [
-        (
-            from.in_flight != to.in_flight,
-            [Tag::Group, Tag::Line],
-            "in_flight changes only while no task of a group is ready or in flight",
-        ),
-        (
-            limits(&from.keep_finished) != limits(&to.keep_finished),
-            [Tag::Done; 2],
-            "keep_finished gets or loses a limit of bytes only while no finished task is kept",
-        ),
-        (
-            limits(&from.keep_buried) != limits(&to.keep_buried),
-            [Tag::Buried; 2],
-            "keep_buried gets or loses a limit of bytes only while no task is buried",
-        ),
-    ];
-    for (_, tags, rule) in rules.into_iter().filter(|(concerns, ..)| *concerns) {
-        if tags.into_iter().any(|tag| ctx.count(tube.range(tag)) > 0) {
-            return Err(Error::new(ErrorKind::TubeBusy).because(rule));
-        }
-    }
-    Ok(())
+    Ok(changed)
 }
 
 /// Sets a setting that stands in its row alone, or unsets it.
@@ -168,15 +156,15 @@ fn change_row(
     owner: u32,
     name: &str,
     value: Option<SettingValue>,
-) -> Result<bool> {
+) -> Result<Changed> {
     let row = match owner {
         QUEUE => None,
         number => Some(ctx.tube(number)?.row.clone()),
     };
     let key = key::setting(owner, name);
     match (kept(ctx, &key)?, &value) {
-        (Kept::Nothing, None) => return Ok(false),
-        (Kept::Value(before), Some(value)) if before == *value => return Ok(false),
+        (Kept::Nothing, None) => return Ok(Changed::Nothing),
+        (Kept::Value(before), Some(value)) if before == *value => return Ok(Changed::Nothing),
         (Kept::Nothing, Some(_)) if name.starts_with(OWN) => has_room(ctx, owner)?,
         _ => {}
     }
@@ -188,7 +176,7 @@ fn change_row(
         }
     }
     publish(ctx, (owner, row), name, value);
-    Ok(true)
+    Ok(Changed::All)
 }
 
 /// Refuses one more setting of the application's own than there may be.

@@ -3,7 +3,7 @@
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeRef;
-use crate::engine::{failures, keys, pieces, query, settle, stored, transition};
+use crate::engine::{failures, follow, keys, pieces, query, settle, stored, transition};
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::row::{TaskRow, WorkRow};
 use crate::format::{Met, Range, Scan, Tag, View};
@@ -19,12 +19,34 @@ impl Op for Sweep {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let mut is_any = false;
-        for kind in [Work::Clear, Work::Release, Work::Pieces] {
+        for kind in [Work::Clear, Work::Release, Work::Pieces, Work::Follow] {
             let from = key::work_of(kind);
             if let Some(met) = ctx.first(&from, &key::end_of(&from))? {
                 step(ctx, kind, met)?;
                 is_any = true;
             }
+        }
+        Ok(is_any)
+    }
+}
+
+/// One step of the sweep that lets rows of a tube follow a change of its options. Returns whether
+/// there was any.
+pub(crate) struct FollowOptions {
+    pub(crate) tube: u32,
+}
+
+impl Op for FollowOptions {
+    type Done = bool;
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
+        let tube = ctx.tube(self.tube)?;
+        let work = ctx.row(&follow::work_of(&tube))?;
+        let is_any = work.is_some() || tube.row.pending.is_any();
+        match work {
+            Some(met) => step(ctx, Work::Follow, met)?,
+            // Its row was lost.
+            None => _ = follow::step(ctx, &tube)?,
         }
         Ok(is_any)
     }
@@ -70,6 +92,7 @@ pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Resul
     let left = match kind {
         Work::Clear => clear(ctx, run)?.then(|| work.unwrap_or_default().encode()),
         Work::Release => release(ctx, run, work)?.map(|left| left.encode()),
+        Work::Follow => follow(ctx, run, work)?.map(|left| left.encode()),
         Work::Pieces => {
             let of = pieces::owner_of(&at)?;
             pieces::step(ctx, of, row.as_deref())?.map(|left| left.encode())
@@ -191,4 +214,12 @@ fn release(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<O
         }
     }
     Ok(leases.next.map(|next| WorkRow { tube: tube.number, from: next.get(), ..work }))
+}
+
+/// Lets rows follow a change of options. Returns the work that is left; `None` if the run no longer
+/// belongs to a tube.
+fn follow(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<Option<WorkRow>> {
+    let Some(tube) = tube_of(ctx, run, work.as_ref())? else { return Ok(None) };
+    let is_left = follow::step(ctx, &tube)?;
+    Ok(is_left.then(|| WorkRow { tube: tube.number, ..work.unwrap_or_default() }))
 }

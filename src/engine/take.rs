@@ -181,7 +181,7 @@ impl Op for TakeGroup<'_> {
             return Err(Error::new(ErrorKind::Unsupported).because(text));
         }
         label("group name", self.group)?;
-        let most = u64::from(options.in_flight);
+        let most = tube.row.most_in_flight(self.group);
         if tube.row.pause.is_some() || groups::in_flight(ctx, &tube, self.group)? >= most {
             return Ok(None);
         }
@@ -224,7 +224,7 @@ fn enter_group(
     group: &str,
     standing: &TaskState,
 ) -> Result<()> {
-    let (tube, most) = (task.tube, u64::from(task.tube.row.options.in_flight));
+    let (tube, most) = (task.tube, task.tube.row.most_in_flight(group));
     let own = state_rows::in_flight(Some(standing)).unsigned_abs();
     if groups::in_flight(ctx, tube, group)?.saturating_sub(own) >= most {
         return Err(refused(

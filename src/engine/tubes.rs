@@ -8,7 +8,7 @@ use crate::engine::{query, settings};
 use crate::format::Deadline;
 use crate::format::extension::Extension;
 use crate::format::key::{self, Run, Work};
-use crate::format::row::{Counters, TubeRow, WorkRow};
+use crate::format::row::{Counters, PendingOptions, TubeRow, WorkRow};
 use crate::format::{Tag, View, row};
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -122,6 +122,7 @@ impl Op for Create<'_> {
             void_to: 0,
             made_priority: self.options.turned(self.options.priority),
             options: self.options.clone(),
+            pending: PendingOptions::default(),
             extension: Extension::default(),
         };
         settings::needs(ctx, &row.options);
@@ -181,6 +182,8 @@ impl Op for Truncate {
         let mut counters = query::counters(ctx)?;
         let old = row.run;
         row.run = next_run(&mut counters, old.is_temporary())?;
+        // No row of the new run has to follow a change of options.
+        row.pending = PendingOptions::default();
         ctx.change(key::meta(Counters::WHAT), counters.encode());
         if row.pause_end() != NEVER {
             // The deadlines of the old run are forgotten.

@@ -19,6 +19,7 @@ pub(crate) const KNOWN: &[Feature] = &[
     SETTINGS,
     DROPPED_PAYLOADS,
     KIND_INDEX,
+    PENDING_OPTIONS,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -88,6 +89,11 @@ pub(crate) const DROPPED_PAYLOADS: Feature =
 /// behind, and write none for new tasks.
 pub(crate) const KIND_INDEX: Feature =
     Feature { number: 14, unknown: Unknown::Refuse, name: Cow::Borrowed("kind-index") };
+
+/// A tube whose rows do not all follow a change of its options yet. A version without it would take
+/// them for rows that do, and not know the work.
+pub(crate) const PENDING_OPTIONS: Feature =
+    Feature { number: 15, unknown: Unknown::Refuse, name: Cow::Borrowed("pending-options") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -202,10 +202,13 @@ pub(crate) enum Work {
     Staged = 3,
     /// The pieces of a payload that no task has any more are removed.
     Pieces = 4,
+    /// Rows of a tube follow a change of its options.
+    Follow = 5,
 }
 
 impl Work {
-    pub(crate) const ALL: [Self; 4] = [Self::Clear, Self::Release, Self::Staged, Self::Pieces];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Clear, Self::Release, Self::Staged, Self::Pieces, Self::Follow];
 }
 
 fn tagged(tag: Tag, rest: &[u8]) -> Key {

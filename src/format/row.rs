@@ -10,10 +10,12 @@ mod state;
 mod done;
 mod consumer;
 mod setting;
+mod pending;
 
 pub(crate) use consumer::ConsumerRow;
 pub(crate) use done::DoneRow;
 pub(crate) use history::{HistoryRow, StoredHistory};
+pub(crate) use pending::{EndedAt, PendingGroups, PendingOptions};
 pub(crate) use progress::{FailureRow, Homed, StoredHome, TaskProgress};
 pub(crate) use report::{ReportRow, StoredReports};
 pub(crate) use setting::SettingRow;
@@ -78,6 +80,7 @@ pub(crate) struct TubeRow {
     /// changes: together with the id it gives the rank of every task without a stored position.
     pub(crate) made_priority: i64,
     pub(crate) options: TubeOptions,
+    pub(crate) pending: PendingOptions,
     pub(crate) extension: Extension,
 }
 
@@ -196,6 +199,15 @@ const DROPS_FIELD: u16 = 9;
 /// Number of the extension field, without content, of a tube with an index of kinds.
 const KINDS_FIELD: u16 = 10;
 
+/// Number of the extension field of a tube's row with a change of how many tasks of a group may be
+/// in flight, that not all groups follow yet: `before: u32 · group`.
+const GROUPS_FIELD: u16 = 11;
+
+/// Numbers of the extension fields of a tube's row with the last finished and the last buried task
+/// in a sum of bytes that does not contain all yet: `time: u64 · id: u64`.
+const FINISHED_SUM_FIELD: u16 = 12;
+const BURIED_SUM_FIELD: u16 = 13;
+
 impl TubeRow {
     /// The fields of its options, and those that this version does not know.
     fn section(&self) -> Cow<'_, Extension> {
@@ -238,7 +250,23 @@ impl TubeRow {
         if self.options.index_kinds {
             add(KINDS_FIELD, &[]);
         }
+        if let Some(groups) = &self.pending.groups {
+            add(GROUPS_FIELD, &groups.field());
+        }
+        let PendingOptions { finished, buried, .. } = self.pending;
+        for (number, to) in [(FINISHED_SUM_FIELD, finished), (BURIED_SUM_FIELD, buried)] {
+            if let Some(to) = to {
+                add(number, &pending::ended_field(to));
+            }
+        }
         section
+    }
+
+    /// The most tasks of this group that may be in flight.
+    #[inline]
+    pub(crate) fn most_in_flight(&self, group: &str) -> u64 {
+        let before = self.pending.groups.as_ref().and_then(|it| it.before_in(group));
+        u64::from(before.unwrap_or(self.options.in_flight))
     }
 
     /// When a pause ends by itself, in queue time; [`NEVER`] is not.
@@ -301,7 +329,8 @@ impl TubeRow {
         };
         let mut extension = Extension::of_rest(row)?;
         read_section(&mut extension, &mut options)?;
-        Some(Self { name, run, pause, void_to, made_priority, options, extension })
+        let pending = read_pending(&mut extension)?;
+        Some(Self { name, run, pause, void_to, made_priority, options, pending, extension })
     }
 }
 
@@ -347,6 +376,22 @@ fn read_section(extension: &mut Extension, options: &mut TubeOptions) -> Option<
         }
     }
     Some(())
+}
+
+/// Takes what is left of changes of options out of the section of a tube's row.
+fn read_pending(extension: &mut Extension) -> Option<PendingOptions> {
+    let mut pending = PendingOptions::default();
+    if let Some(field) = extension.take(GROUPS_FIELD) {
+        pending.groups = Some(PendingGroups::read(&field)?);
+    }
+    let sums =
+        [(FINISHED_SUM_FIELD, &mut pending.finished), (BURIED_SUM_FIELD, &mut pending.buried)];
+    for (number, to) in sums {
+        if let Some(field) = extension.take(number) {
+            *to = Some(pending::read_ended(&field)?);
+        }
+    }
+    Some(pending)
 }
 
 fn length(length: Option<Duration>) -> u64 {

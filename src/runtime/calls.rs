@@ -2,7 +2,8 @@
 
 use crate::engine::consumers::{Join, Leave};
 use crate::engine::due::CatchUp;
-use crate::engine::settings::ChangeSetting;
+use crate::engine::settings::{ChangeSetting, Changed};
+use crate::engine::sweep::FollowOptions;
 use crate::engine::take::{Delivery, Take};
 use crate::engine::{Op, OpContext};
 use crate::format::View;
@@ -114,15 +115,34 @@ impl Shared {
         self.gate.wait(mark)
     }
 
-    /// Both steps of a change of a setting, after which there may be room for any put.
+    /// Both steps of a change of a setting, after which there may be room for any put. Rows of
+    /// tasks that have to follow it do before it returns, and before it rows that still follow an
+    /// earlier one, with the lock passed on between two steps.
     pub(crate) fn change_setting(
         &self,
         op: &ChangeSetting<'_>,
         durability: Durability,
     ) -> Result<bool> {
-        let applied = self.apply(op);
+        let applied = loop {
+            match self.apply(op) {
+                Ok((Changed::NotYet, _)) => self.follow(op.owner)?,
+                applied => break applied,
+            }
+        };
         self.room.wake_all_in_turn();
-        self.finish(op, applied, durability)
+        if let Ok((Changed::Begun, _)) = applied {
+            // The change is made. What an error leaves is due work.
+            let _ = self.follow(op.owner);
+        }
+        self.finish(op, applied, durability).map(|changed| changed != Changed::Nothing)
+    }
+
+    /// Lets all rows of a tube follow the changes of its options.
+    fn follow(&self, tube: u32) -> Result<()> {
+        while self.apply(&FollowOptions { tube })?.0 {
+            self.state.pass_on();
+        }
+        Ok(())
     }
 
     /// Both steps.
@@ -397,7 +417,9 @@ impl Op for TakeUnlessStopped<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Queue;
+    use crate::format::{Range, Tag};
+    use crate::words::limits::SWEEP_TASKS;
+    use crate::{Queue, Tube};
 
     /// Regression: the handle of every thread that had ended was kept until the close, and with it
     /// the thread's stack: one for each time that a first callback was set.
@@ -413,5 +435,97 @@ mod tests {
             }
         }
         assert_eq!(core.threads.lock().len(), 1);
+    }
+    fn count(core: &Shared, tag: Tag) -> u64 {
+        core.state.lock().store.count(Range::of(tag))
+    }
+
+    const GROUPS: usize = 3 * SWEEP_TASKS;
+
+    /// Groups of which one task is in flight and two are ready. The leases last over an opening.
+    fn grouped(queue: &Queue) -> Tube {
+        let tube = queue.tube("t").unwrap().durability(Durability::Relaxed);
+        for task in 0..3 * GROUPS {
+            tube.task(b"x").group(&(task % GROUPS).to_string()).put().unwrap();
+        }
+        let bob = queue.consumer_with_grace("bob", Duration::from_secs(3600)).unwrap();
+        let taken = tube.by(&bob).take_many(3 * GROUPS).unwrap();
+        assert_eq!(taken.len(), GROUPS);
+        taken.into_iter().for_each(|task| _ = task.detach());
+        tube
+    }
+
+    fn change(tube: &Tube, in_flight: i64) -> Changed {
+        let (name, value) = ("in_flight", Some(&in_flight.into()));
+        tube.hold.core.apply(&ChangeSetting { owner: tube.number, name, value }).unwrap().0
+    }
+
+    /// Each step is a commit of its own, and between two of them others get the lock. A call that
+    /// comes meanwhile does not wait for the steps.
+    #[test]
+    fn a_change_of_in_flight_goes_in_steps_and_others_go_between() {
+        let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+        let (tube, other) = (grouped(&queue), queue.tube("other").unwrap());
+        let core = &tube.hold.core;
+        assert_eq!(change(&tube, 2), Changed::Begun);
+        for step in 1..=3 {
+            let turns = count(core, Tag::Turn);
+            assert_eq!(turns, (step * SWEEP_TASKS) as u64, "a sweep in each step");
+            other.put(b"x").unwrap();
+            assert!(other.take().unwrap().ack().is_ok());
+            assert_eq!(count(core, Tag::Work), u64::from(step < 3));
+            assert_eq!(queue.check().unwrap(), [""; 0]);
+            assert_eq!(core.apply(&FollowOptions { tube: tube.number }).unwrap().0, step < 3);
+        }
+        // A call does all of it.
+        tube.set("in_flight", 1).unwrap();
+        assert_eq!((count(core, Tag::Turn), count(core, Tag::Work)), (0, 0));
+        // Also what an earlier one has left.
+        assert_eq!(change(&tube, 3), Changed::Begun);
+        tube.set("in_flight", 2).unwrap();
+        assert_eq!((count(core, Tag::Turn), count(core, Tag::Work)), (GROUPS as u64, 0));
+        assert_eq!(tube.take_many(2 * GROUPS).unwrap().len(), GROUPS);
+        // And a tick does what a call has left.
+        assert_eq!(change(&tube, 1), Changed::Begun);
+        queue.tick().unwrap();
+        assert_eq!((count(core, Tag::Turn), count(core, Tag::Work)), (0, 0));
+        assert_eq!(queue.check().unwrap(), [""; 0]);
+    }
+
+    /// A kill between two steps: each group has the one number or the other, and after the opening
+    /// all follow.
+    #[test]
+    fn a_kill_between_the_steps_of_a_change_loses_none() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("queue");
+        let open = |path: &std::path::Path| Queue::builder().by_hand(true).open(path).unwrap();
+        let queue = open(&path);
+        let tube = grouped(&queue);
+        let core = &tube.hold.core;
+        assert_eq!(change(&tube, 2), Changed::Begun);
+        for steps in 1..=2 {
+            queue.flush().unwrap();
+            let copy = home.path().join(steps.to_string());
+            std::fs::create_dir(&copy).unwrap();
+            for name in ["base.redb", "journal"] {
+                std::fs::copy(path.join(name), copy.join(name)).unwrap();
+            }
+            let opened = open(&copy);
+            assert_eq!(opened.check().unwrap(), [""; 0], "{steps} steps");
+            let again = opened.tube("t").unwrap();
+            assert_eq!(again.setting("in_flight").unwrap().value, 2.into());
+            assert_eq!(count(&again.hold.core, Tag::Work), 1);
+            let last = (GROUPS - 1).to_string();
+            assert!(again.try_take_group("0").unwrap().is_some(), "the first follows");
+            assert!(again.try_take_group(&last).unwrap().is_none(), "the last does not yet");
+            assert_eq!(again.take_many(GROUPS).unwrap().len(), steps * SWEEP_TASKS);
+            opened.tick().unwrap();
+            assert_eq!(count(&again.hold.core, Tag::Work), 0);
+            assert_eq!(again.take_many(3 * GROUPS).unwrap().len(), GROUPS);
+            assert_eq!(opened.check().unwrap(), [""; 0]);
+            opened.close().unwrap();
+            assert!(core.apply(&FollowOptions { tube: tube.number }).unwrap().0);
+        }
+        queue.close().unwrap();
     }
 }

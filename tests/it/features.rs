@@ -304,3 +304,24 @@ fn a_use_that_writes_nothing_to_the_disk_enters_nothing() {
     memory.update(id).max_attempts(2).apply().unwrap();
     assert_eq!(entered(&path), [""; 0]);
 }
+
+/// A change that is done in its first step enters nothing: what it has written every version reads.
+#[test]
+fn a_change_of_options_in_several_steps_enters_a_feature() {
+    let (_home, path) = home();
+    let queue = still().0.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap().durability(tubewell::Durability::Relaxed);
+    let take = |groups: usize| {
+        for group in 0..groups {
+            tube.task(b"x").group(&format!("{groups} {group}")).put().unwrap();
+        }
+        tube.take_many(groups).unwrap().into_iter().for_each(|task| _ = task.detach());
+    };
+    take(64);
+    tube.set("in_flight", 2).unwrap();
+    assert_eq!(entered(&path), ["settings"]);
+    take(1);
+    tube.set("in_flight", 3).unwrap();
+    assert_eq!(entered(&path), ["settings", "pending-options"]);
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}

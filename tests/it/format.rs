@@ -300,3 +300,63 @@ fn options_and_tasks_without_payloads_are_read_as_the_page_says() {
     assert_eq!([1, 2].map(dropped), [true, true]);
     assert_eq!(tasks::payload_bytes(&rows).unwrap(), 0);
 }
+
+/// A kill between two steps of a change of options: the folder says how far the rows follow, and
+/// after the opening they go on.
+#[test]
+fn a_change_of_options_is_read_after_each_of_its_steps() {
+    const TASKS: usize = 130;
+    let (_home, path) = crate::home();
+    let queue = still().0.journal_bytes(1 << 19).open(&path).unwrap();
+    let all = Retention::new().count(1000);
+    let options = TubeOptions::default().keep_finished(all).keep_buried(all);
+    let tube = queue.create_tube("t", options).unwrap().durability(Durability::Relaxed);
+    let bob = queue.consumer_with_grace("bob", secs(1000)).unwrap();
+    for _ in 0..TASKS {
+        tube.put(b"done").unwrap();
+        tube.take().unwrap().ack_with(b"result").unwrap();
+        let id = tube.put(b"buried").unwrap();
+        tube.bury(id, "no").unwrap();
+    }
+    for task in 0..TASKS {
+        let group = "x".repeat(task % 3) + &task.to_string();
+        (0..3).for_each(|_| _ = tube.task(b"x").group(&group).put().unwrap());
+    }
+    let held = tube.by(&bob).take_many(3 * TASKS).unwrap();
+    assert_eq!(held.len(), TASKS);
+    held.into_iter().for_each(|task| _ = task.detach());
+    queue.checkpoint().unwrap();
+    tube.set("in_flight", 2).unwrap();
+    tube.set("keep_finished", all.bytes(1 << 20)).unwrap();
+    tube.set("keep_buried", all.bytes(1 << 20)).unwrap();
+    queue.flush().unwrap();
+    let records = read(&killed(&path).1).unwrap().records;
+    let mut followed = Vec::new();
+    for cut in 0..10 {
+        let (_copy, copy) = killed(&path);
+        let mut file = fs::read(copy.join("journal")).unwrap();
+        for record in &records[records.len() - cut..] {
+            let at = journal::RING_AT + record.at as usize;
+            file[at..at + 8].fill(0);
+        }
+        fs::write(copy.join("journal"), file).unwrap();
+        let row = &read(&copy).unwrap().contents.tubes[&1];
+        followed.push((row.groups_before.is_some(), row.summed.map(|sum| sum.is_some())));
+        let queue = crate::open(&copy);
+        assert_eq!(queue.check().unwrap(), [""; 0], "{cut}");
+        queue.tick().unwrap();
+        let again = queue.tube("t").unwrap();
+        let turns = if again.setting("in_flight").unwrap().value == 2.into() { TASKS } else { 0 };
+        assert_eq!(again.take_many(3 * TASKS).unwrap().len(), turns, "{cut}");
+        drop(again);
+        close_sound(queue);
+        assert!(!read(&copy).unwrap().contents.tubes[&1].is_followed(), "{cut}");
+    }
+    let (none, groups) = ((false, [false; 2]), (true, [false; 2]));
+    let (finished, buried) = ((false, [true, false]), (false, [false, true]));
+    // The first step is the op of the change, and the last one leaves nothing.
+    let count = |of| followed.iter().filter(|it| **it == of).count();
+    assert_eq!([groups, finished, buried].map(count), [2; 3]);
+    followed.dedup();
+    assert_eq!(followed, [none, buried, none, finished, none, groups]);
+}

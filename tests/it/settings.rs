@@ -217,32 +217,93 @@ fn a_higher_capacity_is_room_for_a_waiting_put() {
     assert_eq!(value(&tube, "ttr"), SettingValue::Nothing);
 }
 
-/// A change on which rows depend waits until there are no such tasks.
+/// Rows of tasks follow it before the call returns.
 #[test]
-fn a_change_that_rows_depend_on_is_refused_while_they_are_there() {
-    let options = TubeOptions::default().keep_finished(Retention::new().count(9));
-    let (tube, _clock) = lone_with(options);
-    tube.task(b"a").group("g").put().unwrap();
-    assert_eq!(kind(tube.set("in_flight", 2)), ErrorKind::TubeBusy);
-    let task = tube.take().unwrap();
-    assert_eq!(kind(tube.set("in_flight", 2)), ErrorKind::TubeBusy);
-    task.ack().unwrap();
-    tube.set("in_flight", 2).unwrap();
-    assert_eq!(kind(tube.set("keep_finished", Retention::new().bytes(9))), ErrorKind::TubeBusy);
-    tube.set("keep_finished", Retention::new().count(8)).unwrap();
-    tube.set("keep_buried", Retention::new().bytes(9)).unwrap();
-    tube.put(b"b").unwrap();
-    tube.take().unwrap().bury("no").unwrap();
-    assert_eq!(kind(tube.unset("keep_buried")), ErrorKind::TubeBusy);
-    tube.set("keep_buried", Retention::new().bytes(1)).unwrap();
-    tube.truncate().unwrap();
-    tube.unset("keep_buried").unwrap();
-    tube.set("keep_finished", Retention::new().bytes(9)).unwrap();
-    for text in ["c", "d"] {
+fn in_flight_changes_while_tasks_are_in_flight() {
+    let (tube, _clock) = lone_with(TubeOptions::default());
+    for text in ["a", "b", "c", "d"] {
         tube.task(text.as_bytes()).group("g").put().unwrap();
     }
-    let both = [tube.take().unwrap(), tube.take().unwrap()];
-    assert_eq!(both.len(), 2, "two of a group");
+    let first = tube.take().unwrap();
+    let next = || tube.try_take_group("g").unwrap();
+    assert!(next().is_none());
+    tube.set("in_flight", 3).unwrap();
+    let (second, third) = (tube.take().unwrap(), tube.take().unwrap());
+    assert!(next().is_none());
+    tube.set("in_flight", 2).unwrap();
+    second.release().unwrap();
+    assert!(next().is_none(), "two are still in flight");
+    third.ack().unwrap();
+    assert_eq!(&next().unwrap()[..], b"b");
+    assert!(tube.unset("in_flight").unwrap());
+    assert!(next().is_none());
+    first.ack().unwrap();
+    assert_eq!(&next().unwrap()[..], b"b", "a dropped guard returned it");
+}
+
+/// Many groups follow it in steps. A taker that waits for one of them is served.
+#[test]
+fn a_change_of_in_flight_wakes_those_that_wait() {
+    let queue = still().0.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    const GROUPS: usize = 300;
+    for task in 0..2 * GROUPS {
+        tube.task(b"x").group(&(task % GROUPS).to_string()).put().unwrap();
+    }
+    let taken = tube.take_many(2 * GROUPS).unwrap();
+    assert_eq!(taken.len(), GROUPS);
+    let own = tube.clone();
+    let taker = std::thread::spawn(move || own.take_timeout(secs(1_000_000)).unwrap().is_some());
+    until(|| !queue.waiters().unwrap().is_empty());
+    tube.set("in_flight", 2).unwrap();
+    assert!(taker.join().unwrap());
+    let more = tube.take_many(2 * GROUPS).unwrap();
+    assert_eq!(more.len(), GROUPS);
+    tube.set("in_flight", 1).unwrap();
+    drop(taken);
+    assert_eq!(tube.take_many(2 * GROUPS).unwrap().len(), 0, "each group has one in flight");
+    drop(more);
+    assert_eq!(tube.take_many(2 * GROUPS).unwrap().len(), GROUPS);
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_limit_of_bytes_comes_and_goes_while_tasks_are_kept() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let all = Retention::new().count(1000);
+    let tube = queue.create_tube("t", TubeOptions::default().keep_finished(all)).unwrap();
+    let tube = tube.durability(Durability::Relaxed);
+    const TASKS: usize = 300;
+    let end = || {
+        tube.put(b"1234567").unwrap();
+        tube.take().unwrap().ack_with(b"890").unwrap();
+        tube.stats().unwrap().finished
+    };
+    (0..TASKS).for_each(|_| _ = end());
+    for task in 0..TASKS {
+        let id = tube.put(b"x").unwrap();
+        tube.bury(id, task.to_string()).unwrap();
+    }
+    let most = 10 * TASKS as u64;
+    tube.set("keep_finished", all.bytes(most)).unwrap();
+    tube.set("keep_buried", all.bytes(TASKS as u64)).unwrap();
+    assert_eq!(tube.stats().unwrap().finished, TASKS as u64, "a setting removes none");
+    assert_eq!(end(), TASKS as u64, "one goes for each that comes");
+    let id = tube.put(b"y").unwrap();
+    tube.bury(id, "no").unwrap();
+    assert_eq!(tube.stats().unwrap().buried, TASKS as u64);
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+    tube.unset("keep_buried").unwrap();
+    tube.set("keep_finished", all).unwrap();
+    assert_eq!(end(), TASKS as u64 + 1, "without it none goes");
+    tube.set("keep_finished", Retention::new().bytes(10)).unwrap();
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+    queue.close().unwrap();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    assert_eq!(value(&tube, "keep_finished"), Retention::new().bytes(10).into());
+    close_sound(queue);
 }
 
 /// Regression: an update of a buried task removed those that had ended after it.

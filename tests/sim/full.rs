@@ -639,6 +639,7 @@ fn verbs() -> Vec<Verb> {
         ("space", May::Never, |s| s.queue.space().map(nothing)),
         ("check", May::Never, |s| s.queue.check().map(nothing)),
         ("set", May::Disk, |s| s.tube.set("ttl", WAVE_AT * 9).map(nothing)),
+        ("set of what rows follow", May::Disk, |s| s.tube.set("in_flight", 2).map(nothing)),
         ("set of a text", May::Disk, |s| s.queue.set("app.text", long()).map(nothing)),
         ("set of what is set", May::Disk, |s| {
             s.side.set("app.text", "old")?;

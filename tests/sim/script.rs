@@ -335,7 +335,7 @@ impl Maker {
         let tube = rng.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
         let lived = rng.of(&[None, Some(SECOND), Some(5 * SECOND), Some(60 * SECOND)]);
         let once = (SECOND, 1, 0, SECOND);
-        let to = match rng.below(11) {
+        let to = match rng.below(13) {
             0 => Tune::Priority(rng.of(&[-1, 0, 1, i64::MAX])),
             1 => Tune::Ttl(lived),
             2 => Tune::Ttr(lived),
@@ -350,6 +350,7 @@ impl Maker {
                 let to = rng.of(&[To::Place, To::Front, To::Back, after]);
                 Tune::Lapse(grace, to, rng.one_in(2))
             }
+            10..12 => Tune::InFlight(rng.of(&[1, 2, 3])),
             _ => Tune::Backoff(rng.of(&[(0, 1, 0, 0), once, (SECOND, 1, SECOND, 3 * SECOND)])),
         };
         Step::Tune { tube, to, is_set: !rng.one_in(3) }

@@ -205,6 +205,7 @@ pub enum Tune {
     History((u32, u32)),
     Finished(Option<Kept>),
     Buried(Option<Kept>),
+    InFlight(u32),
     /// The grace, where it returns to, whether it is free.
     Lapse(u64, To, bool),
 }
@@ -222,6 +223,7 @@ impl Tune {
             Self::History(limits) => ("history", history(limits).into()),
             Self::Finished(kept) => ("keep_finished", kept.map(Kept::build).into()),
             Self::Buried(kept) => ("keep_buried", kept.map(Kept::build).into()),
+            Self::InFlight(tasks) => ("in_flight", tasks.into()),
             Self::Lapse(grace, to, free) => ("lapse", lapse(grace, to, free).into()),
         }
     }
@@ -238,6 +240,7 @@ impl Tune {
             Self::History(_) => Self::History(opts.history),
             Self::Finished(_) => Self::Finished(opts.finished),
             Self::Buried(_) => Self::Buried(opts.buried),
+            Self::InFlight(_) => Self::InFlight(opts.in_flight),
             Self::Lapse(..) => Self::Lapse(opts.grace, opts.to, opts.free),
         }
     }
@@ -253,6 +256,7 @@ impl Tune {
             Self::History(limits) => opts.history = limits,
             Self::Finished(kept) => opts.finished = kept,
             Self::Buried(kept) => opts.buried = kept,
+            Self::InFlight(tasks) => opts.in_flight = tasks,
             Self::Lapse(grace, to, free) => {
                 (opts.grace, opts.to, opts.free) = (grace, to, free);
             }

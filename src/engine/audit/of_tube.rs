@@ -5,7 +5,7 @@ use super::seen::{Audit, CountedGroup, Seen};
 use super::strays::has_id;
 use super::{About, Finding, Fix, NO_TASK, Remains, Sum, is_there};
 use crate::engine::stored::{self, TaskRef, TaskState};
-use crate::engine::{groups, keys, retention, settle, state_rows};
+use crate::engine::{follow, groups, keys, retention, settle, state_rows};
 use crate::format::key::{self, Key, Range, Work};
 use crate::format::row::{TakenRow, WorkRow};
 use crate::format::{Scan, Tag, Value, row};
@@ -28,6 +28,7 @@ impl Audit<'_> {
             }
         }
         self.fresh()?;
+        self.follows();
         self.expect_groups();
         self.expect_failure_groups();
         self.expect_kept();
@@ -175,6 +176,18 @@ impl Audit<'_> {
         }
     }
 
+    /// Rows that have to follow a change of options do by a sweep. How far they follow each group
+    /// shows: whether its first task has the turn.
+    fn follows(&mut self) {
+        let work = follow::work_of(self.tube);
+        if self.tube.row.pending.is_any() && !is_there(self.view, &work).unwrap_or(true) {
+            let line = "rows have to follow a change of its options, and no sweep lets them";
+            let fix = Fix::Set(work, follow::work_row(self.tube).encode());
+            let finding = Finding::new(self.line(line.to_owned()), fix);
+            (self.report)(finding.beside(key::tube(self.tube.number)));
+        }
+    }
+
     fn expect_groups(&mut self) {
         for (name, group) in std::mem::take(&mut self.groups) {
             let key = key::group(self.tube.run(), &name);
@@ -188,7 +201,7 @@ impl Audit<'_> {
             if group.in_flight > 0 {
                 self.expect(Tag::Group, key, Some(row::number(group.in_flight)));
             }
-            if group.in_flight < u64::from(self.tube.row.options.in_flight)
+            if group.in_flight < self.tube.row.most_in_flight(&name)
                 && let Some(turn) = group.first
             {
                 self.expect(Tag::Turn, turn, Some(groups::group_value(&name)));

@@ -3,6 +3,7 @@
 
 mod dropped;
 mod edited;
+mod following;
 mod kinds;
 mod mended;
 mod pieces;
@@ -10,11 +11,13 @@ mod reads;
 
 use crate::api::queue::Queue;
 use crate::engine::context::damaged;
-use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{follow, query};
 use crate::format::key::{self, Key, Range, ReportPart, Run, Work};
 use crate::format::piece::PieceWork;
-use crate::format::row::{self, PayloadPlace, SettingRow, TaskRow, TubeRow, WorkRow};
+use crate::format::row::{
+    self, PayloadPlace, PendingGroups, PendingOptions, SettingRow, TaskRow, TubeRow, WorkRow,
+};
 use crate::format::{Deadline, Met, Tag, Value, View};
 use crate::words::clock::{Clock, ManualClock};
 use crate::words::error::Result;
@@ -136,8 +139,8 @@ impl Rows {
     }
 }
 
-/// A queue with rows of every tag, also of a temporary tube, a sweep that clears a run and one that
-/// returns leases.
+/// A queue with rows of every tag, also of a temporary tube, a sweep that clears a run, one that
+/// returns leases, and one that lets rows follow a change of options.
 fn filled() -> Rows {
     let clock = ManualClock::new();
     let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
@@ -197,7 +200,16 @@ fn filled() -> Rows {
     voided.take().unwrap().detach();
     voided.release_all().unwrap();
     tubes[0].set("ttl", HOUR).unwrap();
+    let followed = TubeOptions::default().keep_finished(Retention::new().count(9));
+    let followed = queue.create_tube("followed", followed).unwrap();
+    followed.put(b"done").unwrap();
+    followed.take().unwrap().ack().unwrap();
+    for _ in 0..2 {
+        followed.task(b"locked").group("b").put().unwrap();
+    }
+    followed.take().unwrap().detach();
     let mut rows = Rows::of(&queue);
+    follows(&mut rows);
     drop((ada, bob));
     for (kind, id) in [(Work::Staged, TaskId::new(900)), (Work::Pieces, TaskId::new(901))] {
         rows.set(key::piece(Run(1), id, 1, 2), Value::from([7]));
@@ -209,6 +221,19 @@ fn filled() -> Rows {
     assert_eq!(rows.faults(), NOTHING);
     assert_eq!(rows.with_kept_counts().faults(), NOTHING);
     rows
+}
+
+/// The tube "followed" has changes of options that no row follows yet.
+fn follows(rows: &mut Rows) {
+    let mut tube = rows.tube("followed");
+    let options = &mut tube.row.options;
+    options.in_flight = 2;
+    options.keep_finished = Some(Retention::new().bytes(1 << 40));
+    let groups = Some(PendingGroups { before: 1, to: "a".into() });
+    let finished = Some((0, TaskId::new(0)));
+    tube.row.pending = PendingOptions { groups, finished, ..PendingOptions::default() };
+    rows.set(key::tube(tube.number), tube.row.encode());
+    rows.set(follow::work_of(&tube), follow::work_row(&tube).encode());
 }
 
 /// Whether a sweep will remove the row, whatever its value is.

@@ -7,7 +7,7 @@ use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::extension::Extension;
 use crate::format::key::{self, Order, Range, Run, Work};
-use crate::format::row::{self, Counters, TubeRow, WorkRow};
+use crate::format::row::{self, Counters, PendingOptions, TubeRow, WorkRow};
 use crate::format::{Scan, Tag, View};
 use crate::words::error::Result;
 use crate::words::options::TubeOptions;
@@ -135,10 +135,10 @@ fn write(
     ctx.set(key::meta(Counters::WHAT), counters.encode())?;
     let options = TubeOptions::default().temporary(run.is_temporary());
     ctx.set(key::name(&name), row::number(u64::from(number)))?;
-    let (pause, extension) = (None, Extension::default());
+    let (pause, pending, extension) = (None, PendingOptions::default(), Extension::default());
     let plain = plain_priority(ctx, run)?;
     let made_priority = plain.unwrap_or_else(|| options.turned(options.priority));
-    let row = TubeRow { name, run, pause, void_to, made_priority, options, extension };
+    let row = TubeRow { name, run, pause, void_to, made_priority, options, pending, extension };
     ctx.set_tube(number, row, None)?;
     ctx.effects().deadline(number, NextDue::UNKNOWN);
     Ok(())

@@ -41,6 +41,7 @@ fn golden_keys() {
         (work(Work::Release, RUN, id), "0402010203040000000000000a0b"),
         (work(Work::Staged, RUN, id), "0403010203040000000000000a0b"),
         (work(Work::Pieces, RUN, id), "0404010203040000000000000a0b"),
+        (work(Work::Follow, RUN, TaskId::new(0)), "0405010203040000000000000000"),
         (piece_work(Work::Pieces, RUN, id, 1), "0404010203040000000000000a0b"),
         (piece_work(Work::Staged, RUN, id, 2), "0403010203040000000000000a0b00000002"),
         (failed(RUN, "g", 5, id), "200001670000000000000005010203040000000000000a0b"),

@@ -5,7 +5,7 @@ use super::*;
 use crate::format::key::{Order, Rank};
 use crate::format::piece::Pieces;
 use crate::words::backoff::RetryTerms;
-use crate::words::task::Reason;
+use crate::words::task::{Reason, State, TaskId};
 use std::fmt::Write;
 
 fn hex(row: &[u8]) -> String {
@@ -138,6 +138,7 @@ fn golden_rows() {
         void_to: 6,
         made_priority: -3,
         options,
+        pending: PendingOptions::default(),
         extension: Extension::default(),
     };
     let taken = TakenRow { head: head(), token: 7, holder: 8, since: 9, deadline: NEVER };
@@ -281,9 +282,10 @@ fn golden_tubes() {
     assert_eq!(Counters::WHAT, 1);
     let row = |options: TubeOptions, run| {
         let (name, run, made_priority) = ("t".into(), Run(run), 0);
-        let extension = Extension::default();
+        let (pause, void_to) = (None, 0);
+        let (pending, extension) = (PendingOptions::default(), Extension::default());
         let tube =
-            TubeRow { name, run, pause: None, void_to: 0, made_priority, options, extension };
+            TubeRow { name, run, pause, void_to, made_priority, options, pending, extension };
         probe(&tube.encode());
         hex(&tube.encode())
     };
@@ -426,7 +428,8 @@ fn known_and_later_fields_are_kept_together() {
     let options = TubeOptions::default().backoff(Backoff::linear(Duration::from_secs(1)).jitter(5));
     let (name, run, made_priority) = ("t".into(), Run(8), 0);
     let (pause, void_to, extension) = (None, 0, extension());
-    let tube = TubeRow { name, run, pause, void_to, made_priority, options, extension };
+    let pending = PendingOptions::default();
+    let tube = TubeRow { name, run, pause, void_to, made_priority, options, pending, extension };
     let row = tube.encode();
     assert_eq!(TubeRow::decode(&row), Some(tube));
     probe(&row);
@@ -443,7 +446,8 @@ fn a_dropped_payload_is_an_empty_field() {
     let options = TubeOptions::default().drop_payloads(true).index_kinds(true);
     let (name, run, made_priority) = ("t".into(), Run(8), 0);
     let (pause, void_to, extension) = (None, 0, Extension::default());
-    let tube = TubeRow { name, run, pause, void_to, made_priority, options, extension };
+    let pending = PendingOptions::default();
+    let tube = TubeRow { name, run, pause, void_to, made_priority, options, pending, extension };
     let row = tube.encode();
     assert!(row.ends_with(&[0, 8, 0, 9, 0, 0, 0, 10, 0, 0]));
     assert_eq!(TubeRow::decode(&row), Some(tube.clone()));
@@ -465,6 +469,44 @@ fn a_dropped_payload_is_an_empty_field() {
     assert_eq!(*replaced_section(&section, 0).unwrap(), *SECTION, "not of another payload");
     let wrong = TaskRow { extension: &[0, 5, 0, 8, 0, 1, b'x'], ..task };
     assert_eq!(TaskRow::decode(&wrong.encode()), None);
+}
+
+/// A change of options that rows still have to follow.
+#[test]
+fn what_is_pending_is_a_field() {
+    let (name, run, made_priority) = ("t".into(), Run(8), 0);
+    let (pause, void_to, extension) = (None, 0, Extension::default());
+    let options = TubeOptions::default();
+    let groups = PendingGroups { before: 9, to: "bc".into() };
+    let before = ["", "a", "bc", "bd", "aaa"].map(|group| groups.before_in(group));
+    assert_eq!(before, [None, None, None, Some(9), Some(9)], "in the order of the keys");
+    let pending = PendingOptions { groups: Some(groups), ..PendingOptions::default() };
+    let tube = TubeRow { name, run, pause, void_to, made_priority, options, pending, extension };
+    let row = tube.encode();
+    assert!(row.ends_with(&[0, 10, 0, 11, 0, 6, 0, 0, 0, 9, b'b', b'c']));
+    assert_eq!(TubeRow::decode(&row), Some(tube.clone()));
+    assert_eq!(["bc", "bd"].map(|group| tube.most_in_flight(group)), [1, 9]);
+    let (finished, buried) = (Some((1, TaskId::new(2))), Some((3, TaskId::new(4))));
+    let both = PendingOptions { finished, buried, ..PendingOptions::default() };
+    let states = [State::Done, State::Buried, State::Ready];
+    assert_eq!(states.map(|state| both.summed(state)), [finished, buried, None]);
+    let summing = TubeRow { pending: both, ..tube.clone() };
+    let row = summing.encode();
+    let field = |number, time, id| {
+        let (mut field, ends) = (vec![0, number, 0, 16], [time, id].map(u64::to_be_bytes));
+        field.extend(ends.as_flattened());
+        field
+    };
+    assert!(row.ends_with(&[&[0, 40][..], &field(12, 1, 2), &field(13, 3, 4)].concat()));
+    assert_eq!(TubeRow::decode(&row), Some(summing));
+    let groups = [&[0, 0, 0, 0, b'b'][..], &[0, 0, 9], &[0, 0, 0, 9, 0xff], &[1; 260]];
+    let wrong = groups.map(|field| (11, field)).into_iter();
+    for (number, field) in wrong.chain([(12, &[0; 15][..]), (13, &[0; 17]), (13, &[])]) {
+        let mut extension = Extension::default();
+        assert!(extension.set(number, field));
+        let wrong = TubeRow { pending: PendingOptions::default(), extension, ..tube.clone() };
+        assert_eq!(TubeRow::decode(&wrong.encode()), None);
+    }
 }
 
 #[test]

@@ -107,7 +107,8 @@ impl Key {
             4 => {
                 let (kind, run, id) = (rest.u8()?, rest.u32()?, rest.u64()?);
                 let later = if rest.0.is_empty() { None } else { Some(rest.u32()?) };
-                let is_right = later.is_none_or(|generation| kind > 2 && generation > 1);
+                let is_right =
+                    later.is_none_or(|generation| [3, 4].contains(&kind) && generation > 1);
                 ensure(is_right, || format!("work of kind {kind} with {later:?}"))?;
                 Self::Work { kind, run, id, generation: later.unwrap_or(1) }
             }
@@ -221,6 +222,17 @@ pub(crate) struct TubeRow {
     pub(crate) drops: bool,
     /// Whether it has an index of kinds.
     pub(crate) kinds: bool,
+    /// `in_flight` before a change, and the last group in which it is not in force any more.
+    pub(crate) groups_before: Option<(u32, String)>,
+    /// Time and id of the last finished and the last buried task in a sum without those after it.
+    pub(crate) summed: [Option<(u64, u64)>; 2],
+}
+
+impl TubeRow {
+    /// Whether rows are to follow a change of its options.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.groups_before.is_some() || self.summed.iter().any(Option::is_some)
+    }
 }
 
 /// How long a tube keeps tasks: age, count and bytes, each without a limit if it is never.
@@ -455,6 +467,8 @@ impl Bytes<'_> {
             unique: (false, 15),
             drops: false,
             kinds: false,
+            groups_before: None,
+            summed: [None, None],
             lapse: None,
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
@@ -485,6 +499,12 @@ impl Bytes<'_> {
                     }
                     9 => row.drops = Bytes(bytes).end().map(|()| true)?,
                     10 => row.kinds = Bytes(bytes).end().map(|()| true)?,
+                    11 => row.groups_before = Some(Bytes(bytes).groups_before()?),
+                    12 | 13 => {
+                        let mut rest = Bytes(bytes);
+                        row.summed[usize::from(number - 12)] = Some((rest.u64()?, rest.u64()?));
+                        rest.end()?;
+                    }
                     3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
                     _ => return Err(format!("field {number} of a tube")),
                 }
@@ -500,6 +520,14 @@ impl Bytes<'_> {
         ensure(jitter <= 100, || format!("a jitter of {jitter} %"))?;
         self.end()?;
         Ok((step, jitter))
+    }
+
+    fn groups_before(mut self) -> Read<(u32, String)> {
+        let (before, length) = (self.u32()?, self.0.len());
+        ensure(before > 0 && length < 256, || format!("{before} before {length} bytes"))?;
+        let group = self.string(length)?;
+        self.end()?;
+        Ok((before, group))
     }
 
     fn kept(mut self) -> Read<Kept> {

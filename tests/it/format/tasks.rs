@@ -42,6 +42,8 @@ pub(crate) struct Contents {
     pub(crate) tasks: BTreeMap<(u32, u64), Stored>,
     /// Runs that are to be cleared.
     pub(crate) cleared: Vec<u32>,
+    /// Runs whose rows are to follow a change of options.
+    following: BTreeSet<u32>,
     /// By the tube's number, or 0, and the name.
     pub(crate) settings: BTreeMap<(u32, String), (u8, Vec<u8>)>,
 }
@@ -94,14 +96,18 @@ impl Sorted {
                 return Ok(());
             }
             Key::Work { kind, run, id, generation } => {
-                ensure((1..=4).contains(&kind), || format!("work of kind {kind}"))?;
-                if kind > 2 {
+                ensure((1..=5).contains(&kind), || format!("work of kind {kind}"))?;
+                if [3, 4].contains(&kind) {
                     let work = bytes.piece_work()?;
                     return self.payloads.name_work(id, generation, work);
                 }
                 let (tube, _) = bytes.work()?;
                 if kind == 1 && tube == 0 && id == 0 {
                     self.contents.cleared.push(run);
+                }
+                if kind == 5 {
+                    ensure(id == 0, || format!("work on {tube} with id {id}"))?;
+                    self.contents.following.insert(run);
                 }
                 return Ok(());
             }
@@ -261,6 +267,10 @@ impl Contents {
 
         let runs: BTreeMap<u32, &TubeRow> =
             contents.tubes.values().map(|tube| (tube.run, tube)).collect();
+        for (run, tube) in &runs {
+            let is_due = contents.following.contains(run);
+            ensure(is_due == tube.is_followed(), || format!("work on {tube:?}: {is_due}"))?;
+        }
         let cleared = contents.cleared.clone();
         index.retain(|key, _| !cleared.contains(&key.run()));
         let mut derived = Index::new();
@@ -532,7 +542,13 @@ fn lines(
         if in_flight > 0 {
             derived.insert(Key::Group(run, group.to_owned()), in_flight.to_be_bytes().to_vec());
         }
-        if let Some((place, id)) = first.filter(|_| in_flight < u64::from(runs[&run].in_flight)) {
+        // In the order of their keys.
+        let at = |group: &str| (group.len(), group.as_bytes().to_vec());
+        let most = match &runs[&run].groups_before {
+            Some((before, to)) if at(group) > at(to) => *before,
+            _ => runs[&run].in_flight,
+        };
+        if let Some((place, id)) = first.filter(|_| in_flight < u64::from(most)) {
             derived.insert(Key::Turn(run, place.clone(), id), group.as_bytes().to_vec());
         }
     }
@@ -541,12 +557,18 @@ fn lines(
 /// The bytes of the tasks that have ended, in tubes that limit them.
 fn kept(runs: &BTreeMap<u32, &TubeRow>, tasks: &BTreeMap<(u32, u64), Stored>, derived: &mut Index) {
     let mut sums: BTreeMap<(u32, u8), u64> = BTreeMap::new();
-    for ((run, _), task) in tasks {
-        let (limits, tag, result) = match &task.state {
-            State::Done { result, .. } => (0, 0x26, result.as_ref().map_or(0, Vec::len)),
-            State::Buried { .. } => (1, 0x18, 0),
+    for ((run, id), task) in tasks {
+        let (limits, tag, time, result) = match &task.state {
+            State::Done { time, result, .. } => {
+                (0, 0x26, *time, result.as_ref().map_or(0, Vec::len))
+            }
+            State::Buried { .. } if task.state.is_trashed() => continue,
+            State::Buried { time, .. } => (1, 0x18, *time, 0),
             _ => continue,
         };
+        if runs[run].summed[limits].is_some_and(|last| (time, *id) > last) {
+            continue;
+        }
         if runs[run].kept[limits].is_some_and(|[_, _, bytes]| bytes != u64::MAX) {
             *sums.entry((*run, tag)).or_default() += (task.payload.len() + result) as u64;
         }

@@ -282,11 +282,8 @@ impl Model {
             Step::Tune { to, is_set, .. } => {
                 let made = self.tubes[&tube].made.clone();
                 let to = if *is_set { *to } else { to.as_in(&made) };
-                if self.is_bound(tube, to) {
-                    return Err(vec![ErrorKind::TubeBusy]);
-                }
                 let tube = self.tubes.get_mut(&tube).unwrap();
-                let (prioritised, timed, _, bounded) = switches(tube.opts.kind);
+                let (prioritised, timed, grouped, bounded) = switches(tube.opts.kind);
                 let is_off = match to {
                     Tune::Priority(priority) => !prioritised && priority != 0,
                     Tune::Ttl(length) | Tune::Ttr(length) => !timed && length.is_some(),
@@ -294,6 +291,7 @@ impl Model {
                     Tune::Attempts(_) | Tune::History(_) | Tune::Finished(_) | Tune::Buried(_) => {
                         false
                     }
+                    Tune::InFlight(tasks) => !grouped && tasks != 1,
                     Tune::Lapse(..) => !timed && to != Tune::Lapse(0, To::Place, false),
                     Tune::Backoff((.., most)) => !timed && most > 0,
                 };
@@ -312,19 +310,6 @@ impl Model {
             _ => {}
         }
         Ok(Answer::Done)
-    }
-
-    /// Whether tasks of a tube depend on what an option is: on whether their bytes are limited.
-    fn is_bound(&self, tube: u8, to: Tune) -> bool {
-        let opts = &self.tubes[&tube].opts;
-        let (state, from, to) = match to {
-            Tune::Finished(to) => (State::Done, opts.finished, to),
-            Tune::Buried(to) => (State::Buried, opts.buried, to),
-            _ => return false,
-        };
-        let limits = |kept: Option<Kept>| kept.is_some_and(|kept| kept.bytes.is_some());
-        let here = self.tasks.values().filter(|task| task.tube == tube && !task.is_trashed());
-        limits(from) != limits(to) && here.filter(|task| task.seen.state == state).count() > 0
     }
 
     /// The task that a step names by its id.

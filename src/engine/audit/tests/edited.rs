@@ -90,7 +90,7 @@ impl Played {
     }
 
     /// With a first tube of these options.
-    fn of(options: TubeOptions) -> Self {
+    pub(super) fn of(options: TubeOptions) -> Self {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
         queue.create_tube("first", options).unwrap();
         Self::over(&queue)

@@ -67,7 +67,7 @@ fn carry_out(rows: &mut Rows, plan: &RepairPlan, all: bool) -> Vec<String> {
 
 /// Repairs until nothing is done any more. Returns the steps. Adds the kinds of fixes that there
 /// were.
-fn mend(rows: &mut Rows, kinds: &mut BTreeSet<String>) -> Vec<String> {
+pub(super) fn mend(rows: &mut Rows, kinds: &mut BTreeSet<String>) -> Vec<String> {
     let (mut steps, mut all) = (Vec::new(), false);
     for _ in 0..20 {
         rows.counts = Some(rows.counted());

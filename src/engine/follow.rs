@@ -1,0 +1,120 @@
+//! Changes of a tube's options that rows of its tasks have to follow: how many tasks of a group may
+//! be in flight, and whether the bytes of the tasks that have ended are limited. The op of the
+//! change does the first step. If more rows are left, the tube's row says how far they follow, so
+//! that every rule knows which option is in force for a task, and a sweep does the other steps. No
+//! step reads more than a sweep.
+
+use crate::engine::context::{OpContext, sound};
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{groups, retention};
+use crate::format::feature::PENDING_OPTIONS;
+use crate::format::key::{self, Key, Work};
+use crate::format::row::{self, PendingGroups, TubeRow, WorkRow};
+use crate::format::{Scan, Tag, View};
+use crate::words::error::Result;
+use crate::words::limits::SWEEP_TASKS;
+use crate::words::options::TubeOptions;
+use crate::words::task::{State, TaskId};
+
+/// The tags of the tasks whose bytes are summed, and their states.
+const SUMMED: [(Tag, State); 2] = [(Tag::Done, State::Done), (Tag::Buried, State::Buried)];
+
+/// The key of the work on the rows of a tube.
+pub(crate) fn work_of(tube: &TubeEntry) -> Key {
+    key::work(Work::Follow, tube.run(), TaskId::new(0))
+}
+
+/// The row of that work.
+pub(crate) fn work_row(tube: &TubeEntry) -> WorkRow {
+    WorkRow { tube: tube.number, ..WorkRow::default() }
+}
+
+/// Whether the change to these options has to wait until all rows follow an earlier one.
+pub(crate) fn has_to_wait(tube: &TubeEntry, options: &TubeOptions) -> bool {
+    tube.row.pending.groups.is_some() && tube.row.options.in_flight != options.in_flight
+}
+
+/// Does the first step of the change to the options of this row, which replaces the tube's. If more
+/// is left the row says so.
+pub(crate) fn begin(ctx: &mut OpContext<'_>, tube: &TubeEntry, row: &mut TubeRow) -> Result<()> {
+    let (before, after) = (tube.row.options.in_flight, row.options.in_flight);
+    if before != after {
+        row.pending.groups = regroup(ctx, tube, (before, after), None)?;
+    }
+    for (tag, state) in SUMMED {
+        let is_limited = retention::limits_bytes(&row.options, tag);
+        if is_limited == retention::limits_bytes(&tube.row.options, tag) {
+            continue;
+        }
+        retention::forget_sum(ctx, tube, tag)?;
+        let left = if is_limited { retention::sum_some(ctx, tube, tag, None)? } else { None };
+        row.pending.set_summed(state, left);
+    }
+    if row.pending.is_any() {
+        ctx.needs(&PENDING_OPTIONS);
+        ctx.set_work(work_of(tube), work_row(tube).encode())?;
+    } else if tube.row.pending.is_any() && ctx.row(&work_of(tube))?.is_some() {
+        ctx.remove(work_of(tube));
+    }
+    Ok(())
+}
+
+/// Does one more step, and writes the tube's row. Returns whether more is left.
+pub(crate) fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<bool> {
+    let mut row = tube.row.clone();
+    let after = row.options.in_flight;
+    let sum = SUMMED.into_iter().find_map(|of| Some((of, row.pending.summed(of.1)?)));
+    if let Some(PendingGroups { before, to }) = row.pending.groups.take() {
+        row.pending.groups = regroup(ctx, tube, (before, after), Some(&to))?;
+    } else if let Some(((tag, state), last)) = sum {
+        let left = match retention::limits_bytes(&row.options, tag) {
+            true => retention::sum_some(ctx, tube, tag, Some(last))?,
+            // An option that was lost with its row.
+            false => None,
+        };
+        row.pending.set_summed(state, left);
+    }
+    let is_left = row.pending.is_any();
+    if row != tube.row {
+        ctx.set_tube(tube.number, row, None)?;
+    }
+    Ok(is_left)
+}
+
+/// Lets groups follow a change of how many of their tasks may be in flight, from the first after
+/// this one on. A group of which no task is in flight has a turn in any case, and no row here.
+fn regroup(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    (before, after): (u32, u32),
+    from: Option<&str>,
+) -> Result<Option<PendingGroups>> {
+    let mut rows = Scan::over(tube.range(Tag::Group));
+    if let Some(from) = from {
+        rows.skip_to(key::after(&key::group(tube.run(), from)));
+    }
+    let (mut left, mut last) = (SWEEP_TASKS, None);
+    while let Some((met, row)) = rows.next(ctx)? {
+        // A group whose key is damaged has no line either.
+        let Some(group) = key::group_of(&met) else { continue };
+        if left == 0 {
+            return Ok(last.map(|to| PendingGroups { before, to }));
+        }
+        left -= 1;
+        last = Some(group.to_owned());
+        let tasks = match row.as_deref().and_then(row::read_number) {
+            Some(tasks) => Some(tasks),
+            None => sound(groups::in_flight(ctx, tube, group))?,
+        };
+        let Some(tasks) = tasks else { continue };
+        let is_open = tasks < u64::from(after);
+        if is_open == (tasks < u64::from(before)) {
+            continue;
+        }
+        let line = key::line_of(tube.run(), group);
+        if let Some((first, _)) = ctx.first(&line, &key::end_of(&line))? {
+            groups::set_turn(ctx, tube, (group, is_open), &first)?;
+        }
+    }
+    Ok(None)
+}
