@@ -168,9 +168,11 @@ pub use api::resume::Resumed;
 pub use api::scope::Scope;
 pub use api::search::{SearchCursor, SearchPage};
 pub use api::subscription::Subscription;
+pub use api::tags::{TaggedTasks, TopTags};
 #[doc(hidden)]
 pub use api::testing;
 pub use api::ticket_handle::TicketHandle;
+pub use api::track::{TrackedTask, TrackedTasks};
 pub use api::transact::{Reading, Transaction};
 pub use api::tube::Tube;
 #[cfg(feature = "bincode")]
@@ -197,6 +199,7 @@ pub use words::report::{Phase, WorkProgress};
 pub use words::retention::Retention;
 pub use words::setting::{Setting, SettingSource, SettingValue};
 pub use words::stop::Stop;
+pub use words::tags::TagCount;
 pub use words::task::{Cause, Reason, State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};
 pub use words::tube_kind::TubeKind;
 pub use words::unique::Unique;

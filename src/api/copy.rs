@@ -35,11 +35,11 @@ impl<T: ?Sized> Tube<T> {
     /// its payload, priority, group, ttl, ttr, limit of attempts, back-off, kind, book and details.
     /// That task may be in any state and stays as it is. Returns the id of the new one.
     ///
-    /// The new task is ready, its ttl begins now, and it has no key. It has nothing of what became
-    /// of the other one: no attempts, history, reports or result. Of a tube without priorities or
-    /// without times it has none of them. The payload is copied as it is, also into a tube of
-    /// another type of value, which has to decode it. The put is as durable as the handle of the
-    /// other tube asks.
+    /// The new task is ready, its ttl begins now, and it has no key and no tags. It has nothing of
+    /// what became of the other one: no attempts, history, reports or result. Of a tube without
+    /// priorities or without times it has none of them. The payload is copied as it is, also into a
+    /// tube of another type of value, which has to decode it. The put is as durable as the handle of
+    /// the other tube asks.
     ///
     /// ```
     /// use std::time::Duration;

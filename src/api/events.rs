@@ -15,10 +15,12 @@ use std::time::Duration;
 /// oldest events are dropped and counted. Truncate and drop of a tube make one event of the tube
 /// and none of each task.
 ///
-/// What changes no state makes none: the reports of a holder ([`start`](crate::Task::start),
-/// [`progress`](crate::Task::progress), [`checkpoint`](crate::Task::checkpoint)), lines of a
-/// [history](crate::Tube::log), rows of the application's own tables, and consumers that come, go
-/// or are forgotten. The steps of what a consumer held are events.
+/// A change of a task's [tags](crate::Tube::tag) is one, and so is that it [is
+/// tracked](crate::Queue::track) or is no more. What else changes no state makes none: the reports
+/// of a holder ([`start`](crate::Task::start), [`progress`](crate::Task::progress),
+/// [`checkpoint`](crate::Task::checkpoint)), lines of a [history](crate::Tube::log), rows of the
+/// application's own tables, and consumers that come, go or are forgotten. The steps of what a
+/// consumer held are events.
 ///
 /// As an iterator it waits for the next event and ends when the queue is closed. It is a handle
 /// that keeps its queue open: a thread that reads to the end needs a

@@ -35,6 +35,8 @@ pub(crate) mod inspect;
 pub(crate) mod peek;
 pub(crate) mod newest_first;
 pub(crate) mod search;
+pub(crate) mod tags;
+pub(crate) mod track;
 pub(crate) mod history;
 pub(crate) mod report;
 pub(crate) mod failures;

@@ -38,8 +38,9 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// Owner, failure group, key prefix, time of the end and state have an index, from which only
     /// what fits is read, and so has the kind in a tube [with such an
-    /// index](crate::TubeOptions::index_kinds). Nothing is held between two pages: a task that
-    /// changes meanwhile may be missed or found twice. Damaged tasks are left out.
+    /// index](crate::TubeOptions::index_kinds). Tags have one that all tubes share. Nothing is held
+    /// between two pages: a task that changes meanwhile may be missed or found twice. Damaged tasks
+    /// are left out.
     ///
     /// ```
     /// use tubewell::{Filter, Queue, State};

@@ -22,6 +22,7 @@ mod consumers;
 mod histories;
 mod own_rows;
 mod reports;
+mod tags;
 mod of_tube;
 mod payloads;
 mod settings;
@@ -79,6 +80,8 @@ pub(crate) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
     queue_keys(view, &tubes, report)?;
     settings::audit(view, report)?;
     moved(view, &tubes, led, report)?;
+    tags::audit(view, report)?;
+    tags::tracked(view, report)?;
     strays::audit(view, &tubes, report)?;
     durable_bytes(view, report)
 }
@@ -382,9 +385,9 @@ fn cleared_runs(view: &dyn View) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// Reports the rows that lead to tasks which came from other tubes, the entries of histories, and
-/// what was reported of tasks, if there is no such task. `led` has those of the tasks that tubes
-/// have.
+/// Reports the rows that lead to tasks which came from other tubes, the entries of histories, what
+/// was reported of tasks, and the rows of tags, if there is no such task. `led` has those of the
+/// tasks that tubes have.
 fn moved(
     view: &dyn View,
     tubes: &Tubes,
@@ -408,6 +411,7 @@ fn moved(
                         led.insert(met);
                     }
                 }
+                tags::lead(view, (run, id), &mut led)?;
             }
         }
         let mut tasks = Scan::over(Range::in_run(Tag::Task, run));
@@ -425,14 +429,20 @@ fn moved(
             }
         }
     }
+    let of_tags = [Tag::TaskTags, Tag::TaskTagsTemporary, Tag::Tagged, Tag::TaggedTemporary];
     let beside = [Tag::Moved, Tag::History, Tag::Report];
     let temporary = [Tag::MovedTemporary, Tag::HistoryTemporary, Tag::ReportTemporary];
-    for tag in beside.into_iter().chain(temporary) {
+    for tag in beside.into_iter().chain(temporary).chain(of_tags) {
         walk(view, Range::of(tag), report, |(key, _), report| {
             if !led.contains(&key) {
                 let line = format!("{tag:?}: a row without a task: {key:02x?}");
-                let about = id_in(&key).map_or(About::NoTask, About::Id);
-                report(Finding::new(line, Fix::Remove(key)).about(about));
+                let is_index = matches!(tag, Tag::Tagged | Tag::TaggedTemporary);
+                let id = if is_index { key::id_of(&key) } else { id_in(&key) };
+                let about = id.map_or(About::NoTask, About::Id);
+                let run = if key::is_temporary(&key) { Run(Run::TEMPORARY) } else { Run::QUEUE };
+                let own = id.filter(|_| is_index).map(|id| key::task_tags(run, id));
+                let finding = Finding::new(line, Fix::Remove(key)).about(about);
+                report(own.into_iter().fold(finding, Finding::beside));
             }
         })?;
     }

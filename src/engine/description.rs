@@ -5,7 +5,7 @@ use crate::engine::context::damaged;
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{groups, last_change, lookup, query, reports, retry};
+use crate::engine::{groups, last_change, lookup, query, reports, retry, tags};
 use crate::format::key::{self, Key};
 use crate::format::row::{TakenRow, TaskProgress, TaskRow};
 use crate::format::{Deadline, Met, Tag, View};
@@ -90,6 +90,8 @@ fn describe(
         kind: row.kind().map(str::to_owned),
         book: book(tube, &row),
         details: details(tube, &row),
+        tags: tags::read(view, tube.run(), task.id, head)?,
+        tracked: query::is_tracked(view, task.id)?,
         payload_bytes: task.bytes,
         payload_generation: row.payload_generation(),
         payload_dropped: row.is_payload_dropped(),

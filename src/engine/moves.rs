@@ -7,6 +7,7 @@ use crate::engine::new_row::NewRow;
 use crate::engine::replace::Replacement;
 use crate::engine::settle;
 use crate::engine::stored::{self, TaskRef, TaskState};
+use crate::engine::tags::Moving;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::update::{self, Changes};
 use crate::engine::{finish, history, keys, lookup, query, reports, retry, transition};
@@ -282,6 +283,7 @@ impl Move<'_> {
         if is_new {
             history::pass_on(ctx, (old, standing), new, next.head_mut())?;
         }
+        let tags = Moving::of(ctx, (old, standing), next, self.given_tags())?;
         let is_again = matches!(self.which, Which::Again(..));
         let stays = is_again && old.tube.number == new.tube.number;
         let left = Some(old.tube).filter(|_| !stays);
@@ -305,6 +307,9 @@ impl Move<'_> {
             reports::erase(ctx, old, standing.head());
         }
         noted.write(ctx);
+        if let Some(tags) = tags {
+            tags.write(ctx, old, new)?;
+        }
         if is_new && let Some((_, row)) = old.read {
             transition::forget_moved(ctx, (old.tube.run(), old.id), &row)?;
         } else if old.tube.number != new.tube.number {
@@ -312,6 +317,12 @@ impl Move<'_> {
             ctx.set(key::moved(new.tube.run(), new.id), number)?;
         }
         Ok(())
+    }
+
+    /// The tags that the put gives.
+    fn given_tags(&self) -> &[&str] {
+        let extras = self.which.given().and_then(|given| given.extras);
+        extras.map_or(&[], |extras| &extras.tags)
     }
 
     /// At the back, unless the put says where.

@@ -3,6 +3,7 @@
 use crate::engine::context::OpContext;
 use crate::engine::retry;
 use crate::engine::stored::TaskState;
+use crate::engine::tags::say;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::update::Changes;
 use crate::format::Value;
@@ -12,6 +13,7 @@ use crate::words::backoff::RetryTerms;
 use crate::words::details;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::name;
+use crate::words::tags;
 use crate::words::verb::Conflict;
 use std::time::{Duration, SystemTime};
 
@@ -42,6 +44,7 @@ pub(crate) struct Extras<'a> {
     /// The extension of the task's row, with the labels.
     section: Option<Value>,
     pub(crate) retry: RetryTerms,
+    pub(crate) tags: Vec<&'a str>,
     /// Only a task that is there already is put again.
     pub(crate) must_exist: bool,
 }
@@ -68,6 +71,9 @@ impl<'a> Extras<'a> {
     pub(crate) fn or(&self, common: &Extras<'a>) -> Self {
         let mut all = self.clone();
         all.retry = self.retry.or(common.retry);
+        if all.tags.is_empty() {
+            all.tags.clone_from(&common.tags);
+        }
         all.label(|labels| {
             labels.kind = labels.kind.or(common.labels.kind);
             labels.book = labels.book.or(common.labels.book);
@@ -108,6 +114,7 @@ impl<'a> Extras<'a> {
             let text = format!("option backoff with kind {kind:?}");
             return Err(Error::new(ErrorKind::Unsupported).because(text));
         }
+        tags::check(self.tags.iter().copied())?;
         self.check_labels()
     }
 
@@ -120,7 +127,7 @@ impl<'a> Extras<'a> {
     /// Whether the row of the task's state says more than its times.
     #[cold]
     pub(crate) fn has_terms(&self) -> bool {
-        self.retry != RetryTerms::default()
+        self.retry != RetryTerms::default() || !self.tags.is_empty()
     }
 
     /// The first state with the terms.
@@ -133,6 +140,9 @@ impl<'a> Extras<'a> {
     ) -> Result<TaskState> {
         let mut standing = standing.clone();
         retry::set(ctx, tube, standing.head_mut(), self.retry)?;
+        if !self.tags.is_empty() {
+            say(standing.head_mut(), true)?;
+        }
         Ok(standing)
     }
 }

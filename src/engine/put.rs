@@ -9,7 +9,7 @@ use crate::engine::pieces::{self, Staged, StagedPayload};
 use crate::engine::replace::{Replacement, generation_after};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, keys, kinds, lookup, query, transition};
+use crate::engine::{fresh, keys, kinds, lookup, query, tags, transition};
 use crate::format::View;
 use crate::format::key::{Home, Order, Rank, Run};
 use crate::format::piece::Pieces;
@@ -299,6 +299,9 @@ impl PutTasks<'_> {
             Some(extras) => {
                 termed = extras.start(ctx, tube, &standing)?;
                 kinds::add(ctx, tube, id, extras.labels().kind);
+                if !extras.tags.is_empty() {
+                    tags::put(ctx, tube, id, &extras.tags)?;
+                }
                 &termed
             }
         };

@@ -124,6 +124,12 @@ pub(crate) fn has(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<bool>
     }
 }
 
+/// Whether an id is tracked.
+pub(crate) fn is_tracked(view: &dyn View, id: TaskId) -> Result<bool> {
+    // Only by `get`: a listing reads the rows beside a task by their keys.
+    Ok(sound(view.get(&key::tracked(id)))?.flatten().is_some())
+}
+
 /// The tube that the row of a task which came from another tube leads to.
 pub(crate) fn moved_to(view: &dyn View, id: TaskId) -> Result<Option<u32>> {
     for run in Run::BOTH {

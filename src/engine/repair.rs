@@ -11,7 +11,7 @@ use crate::engine::settle::buried;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{history, kinds, lookup, position, reports, retention, state_rows};
+use crate::engine::{history, kinds, lookup, position, reports, retention, state_rows, tags};
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::row::{
     self, ConsumerRow, DelayedRow, DoneRow, Labels, PayloadPlace, TakenRow, TaskProgress, TaskRow,
@@ -204,6 +204,9 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     }
     if head.reports().is_empty() {
         reports::recover(ctx, tube.run(), id, &mut head)?;
+    }
+    if !head.is_tagged() {
+        tags::recover(ctx, tube.run(), id, &mut head)?;
     }
     let mut to = match &state {
         // What is in the trash stays there.

@@ -6,7 +6,7 @@ use crate::engine::context::{damaged, sound};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{description, fresh, query};
 use crate::format::key::{self, Key, RUN_PREFIX, after};
-use crate::format::{Deadline, Met, Range, Tag, View};
+use crate::format::{Deadline, Met, Range, Tag, View, row};
 use crate::words::clock::{Now, since_epoch};
 use crate::words::error::Result;
 use crate::words::filter::Filter;
@@ -61,6 +61,9 @@ pub(crate) fn step(
         if row.0.first() == Some(&(Tag::Taken as u8)) && !query::is_endless(&row) {
             continue;
         }
+        if filter.tag.is_some() && is_of_other_tube(tube, &row) {
+            continue;
+        }
         let id = key::id_of(&row.0).ok_or_else(|| damaged("index"))?;
         match sound(description::info(view, tube, id, now)) {
             Ok(Some(task)) if filter.meets(&task.summary) => found.tasks.push(task.summary),
@@ -70,6 +73,15 @@ pub(crate) fn step(
         }
     }
     Ok(found)
+}
+
+/// Whether a row of the index of tags, which is of the whole queue, leads to a task of another
+/// tube.
+fn is_of_other_tube(tube: &TubeEntry, (key, row): &Met) -> bool {
+    let is_of_tags = Range::holding(key)
+        .is_some_and(|range| matches!(range.tag, Tag::Tagged | Tag::TaggedTemporary));
+    let number = row.as_deref().and_then(row::read_number);
+    is_of_tags && number != Some(u64::from(tube.number))
 }
 
 /// The rows that a search reads, each of which leads to a task.
@@ -99,6 +111,13 @@ impl<'a> Index<'a> {
         }
         if let Some(prefix) = &filter.key_prefix {
             return Ok(Self::Keys(prefix));
+        }
+        if let Some(tag) = &filter.tag {
+            return Ok(match tag.len() {
+                1..=LABEL_BYTES_MAX => prefixed(key::tagged_of(tube.run(), tag)),
+                // No task has it.
+                _ => Self::Ranges(Vec::new()),
+            });
         }
         if let Some(kind) = filter.kind.as_ref().filter(|_| tube.row.options.index_kinds) {
             return Ok(match kind.len() {

@@ -16,6 +16,8 @@ pub(crate) struct StepWords {
     pub(crate) to_tube: Option<Box<str>>,
     /// Counts the replacements of the task's payload.
     pub(crate) payload_generation: u32,
+    /// Whether the task is tracked.
+    pub(crate) is_tracked: bool,
 }
 
 impl StepWords {

@@ -3,7 +3,7 @@
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeRef;
-use crate::engine::{failures, follow, keys, pieces, query, settle, stored, transition};
+use crate::engine::{failures, follow, keys, pieces, query, settle, stored, tags, transition};
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::row::{TaskRow, WorkRow};
 use crate::format::{Met, Range, Scan, Tag, View};
@@ -134,6 +134,7 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
                     for rows in [key::history_of(run, id), key::reports_of(run, id)] {
                         left = left.saturating_sub(clear_rows(ctx, rows)?);
                     }
+                    left = left.saturating_sub(tags::clear(ctx, run, id)?);
                 }
             } else if tag == Tag::BuriedGroup {
                 failures::forget_failed(ctx, &met.0)?;

@@ -8,7 +8,8 @@ use crate::engine::pieces;
 use crate::engine::state_rows::{due_row, in_flight, index_keys, key_at, state_key, state_row};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{failures, fresh, groups, history, keys, kinds, reports, retention, trash};
+use crate::engine::{failures, fresh, groups, history, keys, kinds, reports, retention};
+use crate::engine::{tags, trash};
 use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{TakenRow, TaskRow};
 use crate::format::{Deadline, Value, View};
@@ -21,6 +22,7 @@ use std::mem::discriminant;
 mod trim;
 mod notes;
 
+pub(crate) use notes::tell;
 pub(crate) use trim::retire;
 
 /// Whether a state has rows by which it is found.
@@ -221,7 +223,7 @@ pub(crate) fn succeed(
     let leaves = Transition { task: old, from: Some(from), to: None, before: None };
     if old.id != new.id {
         leaves.publish(ctx, Cause::Delete);
-        return Ok(());
+        return notes::note_tracked(ctx, old.id);
     }
     leaves.record(ctx, Cause::Move)?;
     note_way(ctx, new.tube);
@@ -252,11 +254,12 @@ pub(crate) fn erase(
         }
         forget_moved(ctx, owner, &row)?;
     }
-    // Most tasks have no section, and so neither a history nor reports.
+    // Most tasks have no section, and so neither a history nor reports nor tags.
     if !from.head().extension.is_empty() {
         end_stall(ctx, task.tube, from);
         history::erase(ctx, task, from.head());
         reports::erase(ctx, task, from.head());
+        tags::erase(ctx, task, from.head())?;
     }
     Ok(())
 }

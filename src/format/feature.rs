@@ -20,6 +20,8 @@ pub(crate) const KNOWN: &[Feature] = &[
     DROPPED_PAYLOADS,
     KIND_INDEX,
     PENDING_OPTIONS,
+    TAGS,
+    TRACKING,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -94,6 +96,14 @@ pub(crate) const KIND_INDEX: Feature =
 /// them for rows that do, and not know the work.
 pub(crate) const PENDING_OPTIONS: Feature =
     Feature { number: 15, unknown: Unknown::Refuse, name: Cow::Borrowed("pending-options") };
+
+/// A task with tags. A version without it would leave the rows behind, and count it on.
+pub(crate) const TAGS: Feature =
+    Feature { number: 16, unknown: Unknown::Refuse, name: Cow::Borrowed("tags") };
+
+/// A tracked task. A version without it could not read the row.
+pub(crate) const TRACKING: Feature =
+    Feature { number: 17, unknown: Unknown::Refuse, name: Cow::Borrowed("tracking") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod rank;
 mod tag;
 mod apart;
 mod index;
+mod tags;
 
 pub(crate) use apart::{
     ReportPart, history, history_number, history_of, moved, of_piece, piece, pieces_of,
@@ -19,6 +20,9 @@ pub(crate) use index::{
 };
 pub(crate) use rank::{Home, Order, Rank};
 pub(crate) use tag::{ByTag, Tag, TagScope};
+pub(crate) use tags::{
+    of_top_tag, tag_count, tag_counted, tag_in, tagged_of, tagged_task, task_tags, top_tag, tracked,
+};
 
 use crate::format::pack::Unpacker;
 use crate::words::clock::Now;
@@ -487,6 +491,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     let _ = (queue_key_beside(bytes), key_beside(bytes, Run::QUEUE));
     let _ = (failure_group_of(bytes), run_of_failed(bytes));
     let _ = (of_piece(bytes), history_number(bytes), of_piece_work(bytes));
+    let _ = (tag_in(bytes), tag_counted(bytes), of_top_tag(bytes));
     if let Some(range) = Range::holding(bytes) {
         assert!(*range.start() <= *bytes && *bytes < *range.end(), "a key outside its range");
     }

@@ -5,6 +5,7 @@ mod details;
 mod task;
 mod history;
 mod report;
+mod tags;
 mod progress;
 mod state;
 mod done;
@@ -20,6 +21,7 @@ pub(crate) use progress::{FailureRow, Homed, StoredHome, TaskProgress};
 pub(crate) use report::{ReportRow, StoredReports};
 pub(crate) use setting::SettingRow;
 pub(crate) use state::{Away, BuriedRow, DelayedRow, TakenRow};
+pub(crate) use tags::{StoredTag, TagsRow};
 pub(crate) use task::{
     Labels, PayloadPlace, PositionRow, TaskRow, Times, dropped_section, label_section,
     labelled_section, moved_section, replaced_section,
@@ -456,6 +458,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     same(BuriedRow::decode(bytes).map(|(row, home)| row.encode(&home)));
     same(HistoryRow::decode(bytes).map(|row| row.encode()));
     same(ReportRow::decode(bytes).map(|row| row.encode()));
+    same(TagsRow::decode(bytes).map(|row| row.encode()));
     same(SettingRow::decode(bytes).map(|row| row.encode()));
     let taken = TakenRow::decode(bytes);
     same(taken.map(|(away, (row, home))| row.encode(&away, &home)));

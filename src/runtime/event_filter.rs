@@ -48,6 +48,7 @@ pub struct EventFilter {
     from: BTreeSet<State>,
     to: BTreeSet<State>,
     tasks_only: bool,
+    tracked: bool,
     payloads: bool,
     /// Only the lapse and the loss of the present lease on this task.
     lease: Option<TaskId>,
@@ -65,6 +66,7 @@ impl EventFilter {
             from: BTreeSet::new(),
             to: BTreeSet::new(),
             tasks_only: false,
+            tracked: false,
             payloads: false,
             lease: None,
         }
@@ -154,6 +156,13 @@ impl EventFilter {
         self
     }
 
+    /// Only events of tasks that are [tracked](crate::Queue::track) when they happen, also of those
+    /// that are tracked later than this call. A task that is removed with its whole tube has none.
+    pub fn tracked(mut self) -> Self {
+        self.tracked = true;
+        self
+    }
+
     /// Each event of a task with a copy of its payload, see
     /// [`Event::payload`](crate::Event::payload). Every verb in the tubes that the filter passes
     /// then makes that copy, and for a payload of more than 3500 bytes it may have to read the
@@ -198,6 +207,7 @@ impl EventFilter {
     pub(crate) fn passes(&self, event: &Event) -> bool {
         let is_of_task = event.task.is_some() || !self.tasks_only;
         is_of_task
+            && (!self.tracked || event.is_tracked())
             && has(&self.causes, Some(event.cause))
             && has(&self.tasks, event.task)
             && self.passes_holder(event.holder())

@@ -124,6 +124,11 @@ impl Event {
         self.words.as_ref().map_or(0, |words| words.payload_generation)
     }
 
+    /// Whether the task [is tracked](crate::Queue::track), or was until this event.
+    pub fn is_tracked(&self) -> bool {
+        self.words.as_ref().is_some_and(|words| words.is_tracked)
+    }
+
     /// The same event for a reader that did not ask for the payload.
     pub(crate) fn without_payload(&self) -> Self {
         let (tube, setting) = (self.tube.clone(), self.setting.clone());
@@ -415,6 +420,7 @@ debug!(
     "message": &this.message(),
     "to_tube": &this.to_tube(),
     "payload_generation": &this.payload_generation(),
+    "is_tracked": &this.is_tracked(),
     "payload_bytes": &this.payload().map(<[u8]>::len)
 );
 

@@ -148,7 +148,7 @@ impl Shared {
 
     /// Whether a row says that a task came from another tube. One that is not found where it was
     /// may then be in a third.
-    fn has_moved(&self, id: TaskId) -> Result<bool> {
+    pub(crate) fn has_moved(&self, id: TaskId) -> Result<bool> {
         self.look(|view, _| Ok(query::moved_to(view, id)?.is_some()))
     }
 

@@ -5,7 +5,9 @@ use super::base::read_anchor;
 use super::database::Opening;
 use super::merge::merge;
 use super::redb_errors::fenced;
-use super::tables::{ANCHOR, CheckpointPosition, ROWS, STATE, Tally, encode_tally, run_key, seal};
+use super::tables::{
+    ANCHOR, CheckpointPosition, NO_ROWS, ROWS, STATE, Tally, encode_tally, run_key, seal,
+};
 use crate::format::RowOp;
 use crate::format::key::{Key, Run};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -77,7 +79,7 @@ impl BaseTransaction {
             table.insert(ANCHOR, seal(ANCHOR, &anchor.encode(), &mut buffer))?;
             for (run, tally) in tallies {
                 let key = run_key(*run);
-                if *tally == Tally::default() {
+                if *tally == NO_ROWS {
                     table.remove(key.as_slice())?;
                 } else {
                     table.insert(key.as_slice(), seal(&key, &encode_tally(tally), &mut buffer))?;

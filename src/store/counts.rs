@@ -1,7 +1,7 @@
 //! The numbers of live rows, by tube incarnation and tag. Updated with every write, so that no scan
 //! is needed to count.
 
-use super::tables::Tally;
+use super::tables::{NO_ROWS, Tally};
 use crate::format::NumberHash;
 use crate::format::key::{ByTag, Range, Run, Tag, TagScope};
 use std::collections::HashMap;
@@ -83,7 +83,7 @@ impl RowCounts {
     fn insert(&mut self, run: Run) -> usize {
         let at = self.by_run.len();
         self.places.insert(run, at as u32);
-        self.by_run.push(RunCounts { run, moved: false, in_use: 0, tally: Tally::default() });
+        self.by_run.push(RunCounts { run, moved: false, in_use: 0, tally: NO_ROWS });
         at
     }
 
@@ -167,7 +167,7 @@ impl RowCounts {
     pub(crate) fn freeze(&mut self) -> Vec<(Run, Tally)> {
         let frozen = self.moved();
         for (run, tally) in &frozen {
-            if *tally == Tally::default() {
+            if *tally == NO_ROWS {
                 self.remove(*run);
             } else if let Some(counted) = self.counted_or_new(*run) {
                 counted.moved = false;
@@ -180,7 +180,7 @@ impl RowCounts {
     /// The counts of the runs that have changed.
     pub(crate) fn moved(&self) -> Vec<(Run, Tally)> {
         let tally = |run| self.find(run).and_then(|at| self.by_run.get(at)).map(|it| it.tally);
-        self.moved.runs.iter().map(|run| (*run, tally(*run).unwrap_or_default())).collect()
+        self.moved.runs.iter().map(|run| (*run, tally(*run).unwrap_or(NO_ROWS))).collect()
     }
 
     /// The most bytes that the counts that the base does not have take in carried records. A run
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(counts.freeze().len(), 1);
         assert_eq!(counts.freeze().len(), 0);
         counts.step(range, -1);
-        assert_eq!(counts.freeze(), [(Run(7), Tally::default())]);
+        assert_eq!(counts.freeze(), [(Run(7), NO_ROWS)]);
         assert_eq!(counts.each().count(), 0);
     }
 
@@ -275,7 +275,7 @@ mod tests {
                 1 => counts.thaw(),
                 2 => counts.written(),
                 3 => {
-                    let mut tally = Tally::default();
+                    let mut tally = NO_ROWS;
                     tally[below(Tag::TALLIED as u64)] = 2;
                     counts.carry(run, tally);
                 }

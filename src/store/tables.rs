@@ -138,6 +138,9 @@ impl CheckpointPosition {
 /// How many rows of each tag a run has, by the tag's index among the counted ones.
 pub(crate) type Tally = [u64; Tag::TALLIED];
 
+/// Of a run without rows.
+pub(crate) const NO_ROWS: Tally = [0; Tag::TALLIED];
+
 pub(crate) fn run_key(run: Run) -> Vec<u8> {
     [RUN, &run.0.to_be_bytes()].concat()
 }
@@ -161,7 +164,7 @@ pub(crate) fn encode_tally(tally: &Tally) -> Value {
 
 /// Refuses a tag that this version does not know: the next write would lose its count.
 pub(crate) fn decode_tally(row: &[u8]) -> Option<Tally> {
-    let mut tally = Tally::default();
+    let mut tally = NO_ROWS;
     let mut fields = Unpacker::new(row);
     let mut last = 0;
     while let Some(byte) = fields.u8() {
@@ -213,7 +216,7 @@ mod tests {
         assert_eq!((names, ANCHOR), (["tubewell rows", "tubewell"], b"anchor".as_slice()));
         assert_eq!(hex(&run_key(Run(5))), "72756e00000005");
         assert_eq!(run_of(&run_key(Run(5))), Some(Run(5)));
-        let mut tally = Tally::default();
+        let mut tally = NO_ROWS;
         tally[Tag::Ready.tallied().unwrap()] = 9;
         tally[Tag::Failed.tallied().unwrap()] = 7;
         assert_eq!(hex(&encode_tally(&tally)), "120000000000000009200000000000000007");

@@ -8,11 +8,13 @@ use std::time::{Duration, SystemTime};
 /// Which tasks a [search](crate::Tube::search) finds: those that meet every condition. Without one
 /// it finds all but those in the trash, which it finds [if it is asked to](Filter::trashed).
 ///
-/// With an owner, a failure group, a key prefix, a kind in a tube that [has an index of
+/// With an owner, a failure group, a key prefix, a tag, a kind in a tube that [has an index of
 /// them](crate::TubeOptions::index_kinds), a time of the end or a state, in this order, the first
 /// one that is given chooses the index that is read, and its order: by id, by the time of the bury,
-/// by the length of the key and the key, by id, the buried and then the finished ones by the time
-/// of their ends, or as the state's index has them, the taken ones by the ends of their leases.
+/// by the length of the key and the key, by the time at which they got the tag, by id, the buried
+/// and then the finished ones by the time of their ends, or as the state's index has them, the
+/// taken ones by the ends of their leases. The index of tags is of the whole queue, and the tasks
+/// of other tubes with the tag are stepped over.
 /// Without any of them the tasks are read in the order of their priorities, then of their puts.
 /// Stalled tasks are looked for among the taken ones. Tasks in the trash are read by the time at
 /// which they came there.
@@ -44,6 +46,7 @@ pub struct Filter {
     pub(crate) owner: Option<String>,
     pub(crate) failure_group: Option<String>,
     pub(crate) key_prefix: Option<String>,
+    pub(crate) tag: Option<String>,
     pub(crate) kind: Option<String>,
     pub(crate) group: Option<String>,
     pub(crate) older_than: Option<Duration>,
@@ -69,6 +72,9 @@ setters! {
 
     /// With a key that begins so, also in a state in which it [does not count](crate::Unique).
     key_prefix(prefix: impl Into<String>) => key_prefix = Some(prefix.into());
+
+    /// With this [tag](crate::Tube::tag).
+    tag(tag: impl Into<String>) => tag = Some(tag.into());
 
     /// Of this kind.
     kind(kind: impl Into<String>) => kind = Some(kind.into());
@@ -115,6 +121,7 @@ impl Filter {
             && self.state.is_none_or(|state| task.state == state)
             && is(&self.owner, task.holder.as_deref())
             && is(&self.failure_group, failure_group)
+            && self.tag.as_ref().is_none_or(|tag| task.tags.contains(tag))
             && is(&self.kind, task.kind.as_deref())
             && is(&self.group, task.group.as_deref())
             && self

@@ -19,6 +19,14 @@ pub(crate) const META_BYTES_MAX: usize = 4096;
 pub(crate) const RESULT_BYTES_MAX: usize = 16 << 10;
 /// Bytes of the details of a task, and of those of a tube, with the lengths of their texts.
 pub(crate) const DETAILS_BYTES_MAX: usize = 4096;
+/// Tags of a task.
+pub(crate) const TAGS_MAX: usize = 64;
+/// Bytes of all tags of a task.
+pub(crate) const TAGS_BYTES_MAX: usize = 4096;
+/// Tasks that are tracked at a time, and ids of tasks that are gone. They are kept in memory.
+pub(crate) const TRACKED_MAX: u64 = 10_000;
+/// Rows of tags that one step of a listing reads under the engine's lock.
+pub(crate) const TAGS_OF_STEP: usize = 32;
 /// Bytes of the value of a setting of the application's own.
 pub(crate) const SETTING_BYTES_MAX: usize = 4096;
 /// Settings of the application's own that a tube has, and that the queue has.

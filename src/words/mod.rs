@@ -17,6 +17,7 @@ pub(crate) mod lapse;
 pub(crate) mod retention;
 pub(crate) mod consumer;
 pub(crate) mod details;
+pub(crate) mod tags;
 pub(crate) mod history;
 pub(crate) mod unique;
 pub(crate) mod durability;

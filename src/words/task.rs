@@ -187,6 +187,12 @@ pub enum Cause {
     Restore,
     /// The queue was closed.
     Close,
+    /// `tag` or `untag`; the state does not change.
+    Tag,
+    /// `track`; the state does not change.
+    Track,
+    /// `untrack`; the state does not change.
+    Untrack,
     /// A tube was made.
     CreateTube,
     /// A tube was dropped, with its tasks.
@@ -251,6 +257,10 @@ pub struct TaskSummary {
     pub book: Option<String>,
     /// Its details and its tube's, by name.
     pub details: BTreeMap<String, String>,
+    /// Its [tags](crate::Tube::tag), in the order in which it got them.
+    pub tags: Vec<String>,
+    /// Whether it is [tracked](crate::Queue::track).
+    pub tracked: bool,
     /// How many bytes the payload has.
     pub payload_bytes: u64,
     /// Grows when the payload [is replaced](crate::Task::with_payload); 0 is the payload of the

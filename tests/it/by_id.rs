@@ -172,6 +172,8 @@ fn by_id(tube: &Tube, id: TaskId) -> Vec<(&'static str, Result<()>)> {
         ("trash", tube.trash(id, "no")),
         ("restore", tube.restore(id)),
         ("log", tube.log(id, "line")),
+        ("tag", tube.tag(id, &["a"])),
+        ("untag", tube.untag(id, &["a"])),
         ("read the history", tube.history(id).map(drop)),
         ("read the checkpoint", tube.last_checkpoint(id).map(drop)),
         ("complete", was_not(tube.complete_by_id(id))),

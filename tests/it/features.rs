@@ -290,6 +290,35 @@ fn each_replaced_payload_enters_it() {
     }
 }
 
+/// A tag of a task in a durable tube, at its put or later, and a tracked task of any tube.
+#[test]
+fn each_tag_and_each_tracked_task_enters_it() {
+    let uses: [(&str, fn(&Queue, &Tube)); 5] = [
+        ("tags", |_, tube| _ = tube.task(b"y").tag("a").put().unwrap()),
+        ("tags", |_, tube| tube.tag(tube.put(b"y").unwrap(), &["a"]).unwrap()),
+        ("tags", |_, tube| _ = tube.batch(vec![b"y".to_vec()]).tag("a").put().unwrap()),
+        ("tags", |queue, tube| {
+            queue.transact(|tx| tube.task(b"y").tag("a").put_in(tx)).unwrap();
+        }),
+        ("tracking", |queue, tube| assert!(queue.track(tube.put(b"y").unwrap()).unwrap())),
+    ];
+    for (name, using) in uses {
+        let (_home, path) = home();
+        let queue = still().0.open(&path).unwrap();
+        let memory = queue.create_tube("m", TubeOptions::default().temporary(true)).unwrap();
+        let tube = queue.tube("t").unwrap();
+        let id = tube.put(b"x").unwrap();
+        tube.tag(id, &[]).unwrap();
+        tube.untag(id, &["a"]).unwrap();
+        assert!(tube.tag(id, &[""]).is_err() && queue.track(tubewell::TaskId::new(99)).is_err());
+        let other = memory.task(b"y").tag("a").put().unwrap();
+        memory.untag(other, &["a"]).unwrap();
+        assert_eq!(entered(&path), [""; 0]);
+        using(&queue, &tube);
+        assert_eq!(entered(&path), [name]);
+    }
+}
+
 /// A refused call uses nothing, and the rows of a temporary tube reach no disk.
 #[test]
 fn a_use_that_writes_nothing_to_the_disk_enters_nothing() {

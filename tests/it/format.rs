@@ -360,3 +360,36 @@ fn a_change_of_options_is_read_after_each_of_its_steps() {
     followed.dedup();
     assert_eq!(followed, [none, buried, none, finished, none, groups]);
 }
+
+#[test]
+fn tags_and_tracked_tasks_are_read_as_the_page_says() {
+    let (_home, path) = crate::home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let (tube, other) = (queue.tube("t").unwrap(), queue.tube("other").unwrap());
+    let memory = queue.create_tube("m", TubeOptions::default().temporary(true)).unwrap();
+    memory.task(b"x").tag("red").put().unwrap();
+    let id = tube.task(b"x").tags(["red", "é"]).put().unwrap();
+    clock.advance(secs(1));
+    let moved = tube.put(b"y").unwrap();
+    tube.tag(moved, &["red"]).unwrap();
+    tube.move_to(moved, &other).apply().unwrap();
+    let gone = tube.task(b"z").tag("gone").put().unwrap();
+    queue.track(gone).unwrap();
+    tube.delete(gone).unwrap();
+    let (_copy, copy) = killed(&path);
+    let Folder { journal, contents, rows, .. } = read(&copy).unwrap();
+    let features: Vec<_> = journal.features.iter().map(|feature| feature.name.as_str()).collect();
+    assert_eq!(features, ["moves", "history", "tags", "tracking"]);
+    let tags = |id: tubewell::TaskId| {
+        let tags = contents.tags[&id.get()].iter();
+        tags.map(|(tag, _)| tag.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!((tags(id), tags(moved)), (vec!["red", "é"], vec!["red"]));
+    let times = [id, moved].map(|id| contents.tags[&id.get()][0].1);
+    assert_eq!(times[1] - times[0], 1_000_000);
+    assert_eq!(contents.tracked.keys().copied().collect::<Vec<_>>(), [gone.get()]);
+    let count = |tag: u8| rows.range(vec![tag]..vec![tag + 1]).count();
+    assert_eq!([0x33, 0x35, 0x37, 0x39].map(count), [2, 3, 2, 1]);
+    assert_eq!([0x34, 0x36, 0x38, 0x3a].map(count), [0; 4]);
+}

@@ -33,15 +33,17 @@ fn settle(tube: &Tube, at: usize, task: Task) {
     }
 }
 
-/// Puts so many tasks with a key, a group, a kind and a detail, one in ten of them again, takes
-/// them and settles them.
+/// Puts so many tasks with a key, a group, a kind, three tags and a detail, one in ten of them
+/// again, takes them and settles them.
 fn turn(tube: &Tube, of: usize) {
     for at in of * TURN..(of + 1) * TURN {
         let key = format!("key {at}");
         let group = format!("group {}", at % 7);
         let payload = [at as u8; 30];
         let task = || tube.task(&payload).key(&key).group(&group).kind("mail");
-        let id = task().ttl(secs(100)).detail("n", &key).put().unwrap();
+        let own = format!("tag {}", at % 5000);
+        let tags = ["all", &own, &key];
+        let id = task().ttl(secs(100)).detail("n", &key).tags(tags).put().unwrap();
         if at % 10 == 0 {
             assert_eq!(task().on_conflict(Conflict::Replace).put().unwrap(), id);
         }
@@ -51,8 +53,8 @@ fn turn(tube: &Tube, of: usize) {
     taken.into_iter().enumerate().for_each(|(at, task)| settle(tube, at, task));
 }
 
-/// A hundred thousand tasks with keys, history, results, failures and reports, all finished or
-/// buried, and then swept by their age.
+/// A hundred thousand tasks with keys, tags, history, results, failures and reports, all finished
+/// or buried, and then swept by their age.
 #[test]
 fn tasks_that_were_swept_leave_no_row() {
     let (builder, clock) = still();
@@ -69,6 +71,8 @@ fn tasks_that_were_swept_leave_no_row() {
     let stats = tube.stats().unwrap();
     assert_eq!((stats.finished, stats.buried), (60_000, 40_000));
     assert!(rows(&queue) > empty + 500_000);
+    assert_eq!(queue.tag_count("all").unwrap(), 100_000);
+    assert_eq!(queue.top_tags().count(), 5001);
     clock.advance(secs(10));
     queue.tick().unwrap();
     let stats = tube.stats().unwrap();

@@ -77,6 +77,10 @@ pub fn writing(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
         tube.bury(id, "no"),
         tube.update(id).priority(1).apply(),
         tube.log(id, "line"),
+        tube.tag(id, &["a"]),
+        tube.untag(id, &["a"]),
+        queue.track(id),
+        queue.untrack(id),
         tube.release_all(),
         tube.force_timeout(&[id]),
         tube.truncate(),
@@ -158,6 +162,10 @@ pub fn reading(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
         first(queue.find_many([id])),
         queue.explain(id),
         queue.history(id),
+        first(queue.tagged("a")),
+        first(queue.top_tags()),
+        queue.tag_count("a"),
+        first(queue.tracked()),
         queue.consumers(),
         queue.taken_by("ada").and_then(first),
         queue.settings(),
@@ -187,11 +195,12 @@ const OTHERS: [&str; 8] =
 
 /// The public methods in a source that may fail, or list what may fail.
 fn fallible(text: &str) -> impl Iterator<Item = &str> {
-    let listings =
-        ["Result<", "-> Tasks", "-> Summaries", "-> NewestFirst", "-> TakenBy", "-> Resumed"];
+    let listings = ["Result<", "-> Tasks", "-> Summaries", "-> NewestFirst", "-> TakenBy"]
+        .into_iter()
+        .chain(["-> Resumed", "-> TaggedTasks", "-> TopTags", "-> TrackedTasks"]);
     text.split("\n    pub fn ").skip(1).filter_map(move |rest| {
         let signature = rest.split_once('{').map_or(rest, |(signature, _)| signature);
-        let may_fail = listings.iter().any(|listing| signature.contains(listing));
+        let may_fail = listings.clone().any(|listing| signature.contains(listing));
         let name = rest.split(['(', '<']).next().unwrap_or_default();
         (may_fail && signature.contains("self")).then_some(name)
     })

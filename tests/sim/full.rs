@@ -155,8 +155,9 @@ impl Stage {
         let bob = queue.consumer_with_grace("bob", 9 * WAVE_AT).unwrap();
         tube.by(&bob).take().unwrap().detach();
         drop(bob);
-        let keyed = tube.task(&payload()).key("k").group("g").put().unwrap();
+        let keyed = tube.task(&payload()).key("k").group("g").tag("kept").put().unwrap();
         there.insert(keyed);
+        queue.track(buried).unwrap();
         let wave = tube.batch((0..WAVE).map(|_| payload())).delay(WAVE_AT);
         let delayed = wave.put().unwrap();
         let mortal: Vec<_> =
@@ -605,6 +606,21 @@ fn verbs() -> Vec<Verb> {
         ("log", May::Bytes, |s| s.tube.log(s.keyed, &"x".repeat(1024)).map(nothing)),
         ("log of a task in hand", May::Bytes, |s| {
             s.held.as_ref().unwrap().log(&"x".repeat(1024)).map(nothing)
+        }),
+        ("put with tags", May::Always, |s| {
+            s.tube.task(&payload()).tags(["a", "b"]).put().map(added)
+        }),
+        ("tag", May::Bytes, |s| s.tube.tag(s.keyed, &["x".repeat(255).as_str()]).map(nothing)),
+        ("untag", May::Never, |s| s.tube.untag(s.keyed, &["kept"]).map(nothing)),
+        ("tagged, top_tags and tag_count", May::Never, |s| {
+            s.queue.tagged("kept").try_for_each(|task| task.map(drop))?;
+            s.queue.top_tags().try_for_each(|top| top.map(drop))?;
+            s.queue.tag_count("kept").map(nothing)
+        }),
+        ("track", May::Bytes, |s| s.queue.track(s.keyed).map(nothing)),
+        ("untrack", May::Never, |s| s.queue.untrack(s.buried).map(nothing)),
+        ("tracked", May::Never, |s| {
+            s.queue.tracked().try_for_each(|task| task.map(drop)).map(nothing)
         }),
         ("start", May::Bytes, |s| s.held.as_ref().unwrap().start(&"x".repeat(255)).map(nothing)),
         ("progress", May::Bytes, |s| {

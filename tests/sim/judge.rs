@@ -383,6 +383,7 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::KickOne { .. }
         | Step::KickWhere { .. }
         | Step::BuryAny { .. }
+        | Step::Tag { .. }
         | Step::TrashAny { .. }
         | Step::Restore { .. }
         | Step::EmptyTrash { .. }

@@ -49,6 +49,8 @@ struct Task {
     /// Lease time of the hand-out, if it was in this process.
     begun: Option<u64>,
     history: history::Kept,
+    /// Its tags in their order, each with the queue time at which it got it.
+    tags: Vec<(u8, u64)>,
     /// The number of the delivery that is started.
     started: Option<u32>,
     /// Queue time of its end, and until which it is then kept by its age.
@@ -175,6 +177,7 @@ impl Model {
             | Step::KickWhere { tube }
             | Step::BuryAny { tube, .. }
             | Step::LogAny { tube, .. }
+            | Step::Tag { tube, .. }
             | Step::TrashAny { tube, .. }
             | Step::Restore { tube, .. }
             | Step::EmptyTrash { tube }
@@ -287,6 +290,7 @@ impl Model {
             kind: new.kind.map(kind_name),
             book: new.book.map(book_name),
             details: new.detail.map(detail).into_iter().collect(),
+            tags: Vec::new(),
             created: self.time.queue,
             due: due.filter(|due| is_late && *due != EVER),
             ttl_left: None,
@@ -329,6 +333,7 @@ impl Model {
             holder: None,
             begun: None,
             history: history::Kept::default(),
+            tags: tagged(&[], &new.tags, self.time.queue),
             ended: 0,
             until: EVER,
             started: None,
@@ -717,6 +722,7 @@ impl Model {
         let mut seen = task.seen.clone();
         let clock = if task.by_wall { self.time.wall_now() } else { self.time.queue };
         let wait = task.seen.due.map_or(0, |due| due.saturating_sub(clock));
+        seen.tags = task.tags.iter().map(|(tag, _)| tag_name(*tag)).collect();
         (seen.history, seen.dropped) = self.history(task);
         seen.max_attempts = max_attempts(task, &self.tubes[&task.tube].opts);
         let lives = task.expires != EVER && is_open(task);
@@ -749,8 +755,41 @@ impl Model {
             SeenTube { tube: *no, options, pause, tasks, holders, calls, done }
         };
         let tubes = self.tubes.iter().map(of).collect();
-        Sight { tubes, own: self.own.clone(), durable_bytes: self.durable_bytes() }
+        let (durable_bytes, (tagged, top_tags)) = (self.durable_bytes(), self.tagged());
+        Sight { tubes, own: self.own.clone(), durable_bytes, tagged, top_tags }
     }
+
+    /// The tasks of each tag, and the tags of two or more.
+    fn tagged(&self) -> (BTreeMap<String, Vec<Serial>>, Vec<(String, u64)>) {
+        let (mut all, mut top) = (BTreeMap::new(), Vec::new());
+        for tag in 0..TAGS {
+            let has = |task: &Task| task.tags.iter().find(|(other, _)| *other == tag).copied();
+            let tasks = self.tasks.values();
+            let mut with: Vec<_> =
+                tasks.filter_map(|task| Some((has(task)?.1, task.seen.serial))).collect();
+            with.sort_unstable();
+            if with.len() > 1 {
+                top.push((tag_name(tag), with.len() as u64));
+            }
+            if !with.is_empty() {
+                all.insert(tag_name(tag), with.into_iter().map(|(_, serial)| serial).collect());
+            }
+        }
+        // Of equal numbers by the tag.
+        top.sort_by_key(|(_, tasks)| std::cmp::Reverse(*tasks));
+        (all, top)
+    }
+}
+
+/// Tags with these added after them. One that is there stays as it is.
+fn tagged(before: &[(u8, u64)], more: &[u8], now: u64) -> Vec<(u8, u64)> {
+    let mut tags = before.to_vec();
+    for tag in more {
+        if tags.iter().all(|(other, _)| other != tag) {
+            tags.push((*tag, now));
+        }
+    }
+    tags
 }
 
 fn payload_bytes(task: &Task) -> usize {

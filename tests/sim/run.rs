@@ -81,6 +81,7 @@ impl Run {
             | Step::KickOne { tube, task }
             | Step::BuryAny { tube, task }
             | Step::LogAny { tube, task }
+            | Step::Tag { tube, task, .. }
             | Step::TrashAny { tube, task }
             | Step::Restore { tube, task }
             | Step::Delete { tube, task, .. }

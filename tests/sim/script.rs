@@ -77,7 +77,8 @@ const KINDS: [TubeKind; 6] = [
 pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let (rng, payloads) = (Rng::new(seed), Rng::new(!seed));
     let tunes = Rng::new(seed ^ 1 << 63);
-    let mut maker = Maker { rng, payloads, tunes, profile, kinds: [TubeKind::General; 4] };
+    let tags = Rng::new(seed ^ 1 << 62);
+    let mut maker = Maker { rng, payloads, tunes, tags, profile, kinds: [TubeKind::General; 4] };
     // One to four tubes at the start; the rest are made later.
     let mut steps: Vec<_> = (0..=maker.rng.below(4) as u8).map(|tube| maker.create(tube)).collect();
     while steps.len() < profile.steps {
@@ -85,6 +86,9 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         steps.push(maker.bring(step));
         if maker.tunes.one_in(16) {
             steps.push(maker.tune());
+        }
+        if maker.tags.one_in(10) {
+            steps.push(maker.tag());
         }
         if maker.tunes.one_in(150) {
             steps.extend(maker.adoption());
@@ -111,6 +115,8 @@ struct Maker {
     payloads: Rng,
     /// Which options are set between the steps.
     tunes: Rng,
+    /// Which tasks are tagged.
+    tags: Rng,
     profile: Profile,
     /// The likely kind of each tube, so that refused options stay rare.
     kinds: [TubeKind; 4],
@@ -231,7 +237,22 @@ impl Maker {
             ]);
             new.must_exist = self.rng.one_in(8);
         }
+        if self.tags.one_in(5) {
+            new.tags = self.some_tags();
+        }
         Step::Put { tube, new }
+    }
+
+    fn some_tags(&mut self) -> Vec<u8> {
+        let count = 1 + self.tags.below(3);
+        (0..count).map(|_| self.tags.below(TAGS.into()) as u8).collect()
+    }
+
+    /// Gives tags to a task, or takes them.
+    fn tag(&mut self) -> Step {
+        let tube = self.tags.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
+        let (task, is_added) = (self.tags.near(), !self.tags.one_in(3));
+        Step::Tag { tube, task, tags: self.some_tags(), is_added }
     }
 
     fn back(&mut self, timed: bool) -> Back {

@@ -288,6 +288,7 @@ pub struct New {
     pub book: Option<u8>,
     /// The name of a detail, and its text.
     pub detail: Option<(u8, u8)>,
+    pub tags: Vec<u8>,
     pub conflict: OnConflict,
     pub must_exist: bool,
     pub front: bool,
@@ -504,6 +505,13 @@ pub enum Step {
         tube: u8,
         task: u32,
     },
+    /// Adds tags to a task, or removes them.
+    Tag {
+        tube: u8,
+        task: u32,
+        tags: Vec<u8>,
+        is_added: bool,
+    },
     /// The holder reports of the task in hand.
     Report {
         lease: u32,
@@ -678,6 +686,7 @@ impl Step {
             | Self::KickOne { tube, .. }
             | Self::BuryAny { tube, .. }
             | Self::LogAny { tube, .. }
+            | Self::Tag { tube, .. }
             | Self::TrashAny { tube, .. }
             | Self::Restore { tube, .. }
             | Self::EmptyTrash { tube }
@@ -774,6 +783,7 @@ pub struct Seen {
     pub kind: Option<String>,
     pub book: Option<String>,
     pub details: BTreeMap<String, String>,
+    pub tags: Vec<String>,
     pub created: u64,
     pub due: Option<u64>,
     /// None without an end, and none while it does not advance.
@@ -874,6 +884,10 @@ pub struct Sight {
     pub own: BTreeSet<Serial>,
     /// Bytes of the payloads of all durable tubes, as the queue counts them.
     pub durable_bytes: u64,
+    /// The tasks of each tag that a task has, by time then id.
+    pub tagged: BTreeMap<String, Vec<Serial>>,
+    /// The tags of two tasks or more, with their number, in their order.
+    pub top_tags: Vec<(String, u64)>,
 }
 
 /// The consumer whose session has no name, and so no rows and no grace.
@@ -910,6 +924,13 @@ pub fn book_name(book: u8) -> String {
 
 pub fn detail((name, text): (u8, u8)) -> (String, String) {
     (format!("detail {name}"), format!("text {text}"))
+}
+
+/// How many tags there are.
+pub const TAGS: u8 = 4;
+
+pub fn tag_name(tag: u8) -> String {
+    format!("tag {tag}")
 }
 
 pub fn key_name(key: u8) -> String {

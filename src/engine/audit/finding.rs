@@ -53,7 +53,7 @@ pub(crate) enum Fix {
     Pieces(TaskId, Vec<Key>),
     /// This fresh task stands before tasks that are not fresh.
     Fresh(u32, Key),
-    /// The history or the reports of the task are not as its progress says.
+    /// The history, the reports or the tags of the task are not as its progress says.
     Reports(u32, TaskId),
     /// The consumer that holds the task does not exist.
     Lease(u32, TaskId),

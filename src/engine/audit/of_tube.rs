@@ -120,6 +120,7 @@ impl Audit<'_> {
         self.sums(task, standing);
         self.history(id, standing.head());
         self.reports(id, standing.head());
+        self.tags(id, standing.head());
         for (key, value) in keys::rows(task, standing) {
             match Range::holding(&key) {
                 Some(Range { tag, run: Some(_) }) => self.expect(tag, key, Some(value)),

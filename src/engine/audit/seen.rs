@@ -20,8 +20,8 @@ pub(super) struct Audit<'a> {
     pub(super) failures: BTreeMap<String, CountedGroup>,
     /// Bytes of the tasks that have ended, by the key of their stored sum.
     pub(super) kept: BTreeMap<Key, u64>,
-    /// The rows that lead to tasks which came from other tubes, the entries of histories, and what
-    /// was reported of tasks.
+    /// The rows that lead to tasks which came from other tubes, the entries of histories, what was
+    /// reported of tasks, and the rows of tags.
     pub(super) led: BTreeSet<Key>,
     pub(super) ids: BTreeSet<TaskId>,
     /// Tasks that are reported as such.
@@ -105,7 +105,7 @@ impl<'a> Audit<'a> {
         format!("tube {:?}: {line}", self.tube.row.name)
     }
 
-    /// Reports that the history or a report of a task is not as its progress says.
+    /// Reports that the history, a report or the tags of a task are not as its progress says.
     pub(super) fn tell(&mut self, id: TaskId, what: String) {
         self.say_of(id, what, Fix::Reports(self.tube.number, id));
     }

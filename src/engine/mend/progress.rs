@@ -1,11 +1,11 @@
-//! Tasks whose history or reports are not as their progress says.
+//! Tasks whose history, reports or tags are not as their progress says.
 
 use super::tasks::find;
 use super::{Mended, done};
 use crate::engine::audit::is_sound_report;
 use crate::engine::context::OpContext;
 use crate::engine::pieces::Owner;
-use crate::engine::{history, state_rows};
+use crate::engine::{history, state_rows, tags};
 use crate::format::View;
 use crate::format::extension::Extension;
 use crate::format::key;
@@ -18,7 +18,8 @@ use crate::words::task::TaskId;
 
 const ENTRY_LOST: &str = "this entry was damaged or missing";
 
-/// Makes the progress of a task say which entries and reports there are.
+/// Makes the progress of a task say which entries and reports there are, and whether there are
+/// tags.
 pub(super) fn count(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Mended {
     let tube = &*ctx.tube(number)?;
     let Some((stored, mut state)) = find(ctx, tube, id)? else { return Ok(None) };
@@ -37,6 +38,8 @@ pub(super) fn count(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Mended 
         }
     }
     let _fits = state.head_mut().set_reports(left);
+    tags::recover(ctx, run, id, state.head_mut())?;
+    tags::write_again(ctx, tube, id)?;
     let task = stored.task(tube)?;
     let Some((key, value)) = state_rows::state_row(&task, &state) else { return Ok(None) };
     if ctx.row(&key)?.and_then(|(_, row)| row).as_ref() != Some(&value) {

@@ -7,8 +7,9 @@ use crate::engine::effects::Change;
 use crate::engine::pieces::{self, Owner};
 use crate::engine::repair::{self, Repair};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
+use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{history, kinds, lookup, position, reports, settle, state_rows, transition};
+use crate::engine::{history, kinds, lookup, position, reports, settle, state_rows, tags};
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::row::{BuriedRow, DoneRow, PositionRow, TaskProgress, TaskRow, dropped_section};
 use crate::format::{Range, Tag, Value, View};
@@ -98,6 +99,7 @@ fn progress_left(ctx: &OpContext<'_>, (run, id): Owner) -> Result<TaskProgress> 
     let mut head = TaskProgress::fresh(NEVER, NEVER);
     history::recover(ctx, run, id, &mut head)?;
     reports::recover(ctx, run, id, &mut head)?;
+    tags::recover(ctx, run, id, &mut head)?;
     Ok(head)
 }
 

@@ -2,12 +2,34 @@
 
 use super::Transition;
 use crate::engine::context::{EventSubscribers, OpContext, sound};
-use crate::engine::query;
+use crate::engine::query::{self, is_tracked};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::words::error::Result;
 use crate::words::sync::Arc;
-use crate::words::task::Cause;
+use crate::words::task::{Cause, TaskId};
 use std::mem::discriminant;
+
+/// Notes of the last step, of which nothing else is noted, whether its task is tracked.
+pub(super) fn note_tracked(ctx: &mut OpContext<'_>, id: TaskId) -> Result<()> {
+    if ctx.wants.is_some()
+        && is_tracked(ctx, id)?
+        && let Some((step, notes)) = ctx.effects().notes_of_last()
+    {
+        notes.say(step, |words| words.is_tracked = true);
+    }
+    Ok(())
+}
+
+/// Publishes a change of a task whose state stays.
+#[cold]
+pub(crate) fn tell(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    state: &TaskState,
+    cause: Cause,
+) -> Result<()> {
+    Transition { task, from: Some(state), to: Some(state), before: None }.record(ctx, cause)
+}
 
 impl<'a> Transition<'a> {
     /// Notes what events say of the last step besides the step.
@@ -29,7 +51,8 @@ impl<'a> Transition<'a> {
         let holder = holders.find(|holder| *holder != 0).unwrap_or(0);
         let payload_generation = self.task.read.map_or(0, |(_, row)| row.payload_generation());
         let failure = self.failure(cause);
-        if holder == 0 && payload_generation == 0 && failure.is_none() {
+        let is_tracked = is_tracked(ctx, self.task.id)?;
+        if holder == 0 && payload_generation == 0 && failure.is_none() && !is_tracked {
             return Ok(());
         }
         let kept = |text: &str| Some(text).filter(|text| !text.is_empty()).map(Box::from);
@@ -38,6 +61,7 @@ impl<'a> Transition<'a> {
         if let Some((step, notes)) = ctx.effects().notes_of_last() {
             notes.say(step, |words| {
                 (words.holder, words.payload_generation) = (holder, payload_generation);
+                words.is_tracked = is_tracked;
                 (words.failure_group, words.message) = (kept(group), kept(message));
             });
         }

@@ -59,6 +59,8 @@ tags! {
     Consumer = 0x05, Mirrored, None;
     /// consumer name → consumer number
     ConsumerName = 0x06, Mirrored, None;
+    /// id → queue time since when the task is tracked, also after it is gone
+    Tracked = 0x07, Mirrored, None;
     /// run, id → `PositionRow`, for a task whose rank does not follow from its id
     Position = 0x10, Run, None;
     /// run, priority, order, id → `TaskRow` of a task that was put ready and in no group. It is
@@ -131,6 +133,23 @@ tags! {
     Setting = 0x31, Queue, None;
     /// run, kind, id → nothing, in a tube with an index of kinds
     Kind = 0x32, Run, None;
+    /// id → `TagsRow`: the tags of a task
+    TaskTags = 0x33, Queue, None;
+    /// The same for temporary tubes.
+    TaskTagsTemporary = 0x34, Temporary, None;
+    /// tag text, time, id → tube number, of a task with the tag
+    Tagged = 0x35, Queue, None;
+    /// The same for temporary tubes.
+    TaggedTemporary = 0x36, Temporary, None;
+    /// tag text → how many tasks of durable tubes have the tag
+    TagCount = 0x37, Queue, None;
+    /// The same for temporary tubes.
+    TagCountTemporary = 0x38, Temporary, None;
+    /// count, the highest first, tag text → nothing, of a tag that two tasks of durable tubes have,
+    /// or more
+    TopTag = 0x39, Queue, None;
+    /// The same of all tubes, of a tag that a task of a temporary one has.
+    TopTagTemporary = 0x3a, Temporary, None;
 }
 
 /// To what the rows of a tag belong.

@@ -105,12 +105,33 @@ fn golden_orders() {
              0000000000000a0b",
         ),
         (kind(RUN, "mail", id), "3201020304046d61696c0000000000000a0b"),
+        (task_tags(RUN, id), "330000000000000a0b"),
+        (task_tags(Run(Run::TEMPORARY), id), "340000000000000a0b"),
+        (tagged_task(RUN, "red", 5, id), "350372656400000000000000050000000000000a0b"),
+        (tagged_task(Run(Run::TEMPORARY), "r", 5, id), "36017200000000000000050000000000000a0b"),
+        (tag_count(RUN, "red"), "37726564"),
+        (tag_count(Run(Run::TEMPORARY), "red"), "38726564"),
+        (top_tag(RUN, 2, "red"), "39fffffffffffffffd726564"),
+        (top_tag(Run(Run::TEMPORARY), 2, "red"), "3afffffffffffffffd726564"),
+        (tracked(id), "070000000000000a0b"),
         (ready(Run(Run::TEMPORARY), &place(i64::MIN, 1), id), {
             "1280000000000000000000000080000000000000010000000000000a0b"
         }),
     ];
     for (key, bytes) in golden {
         assert_eq!(hex(&key), bytes);
+    }
+}
+
+#[test]
+fn keys_of_tags_say_what_they_were_made_of() {
+    let id = TaskId::new(7);
+    for run in [RUN, Run(Run::TEMPORARY)] {
+        assert_eq!(tag_in(&tagged_task(run, "red", 5, id)), Some("red"));
+        assert_eq!(tag_counted(&tag_count(run, "red")), Some("red"));
+        assert_eq!(of_top_tag(&top_tag(run, 9, "red")), Some((9, "red")));
+        assert!(top_tag(run, 9, "z") < top_tag(run, 8, "a"), "most first");
+        assert_eq!(is_temporary(&task_tags(run, id)), run.is_temporary());
     }
 }
 

@@ -137,6 +137,9 @@ const REPORTS_FIELD: u16 = 6;
 /// ended. Absent without an end.
 const KEPT_FIELD: u16 = 8;
 
+/// Number of the extension field of a task that has tags. It has no content.
+const TAGS_FIELD: u16 = 9;
+
 /// A time that ends.
 fn read_time(field: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(field.try_into().ok()?)).filter(|until| *until != NEVER)
@@ -256,6 +259,7 @@ impl TaskProgress {
             && field(HISTORY_FIELD).is_none_or(|field| StoredHistory::decode(field).is_some())
             && field(REPORTS_FIELD).is_none_or(|field| StoredReports::decode(field).is_some())
             && field(KEPT_FIELD).is_none_or(|field| read_time(field).is_some())
+            && field(TAGS_FIELD).is_none_or(<[u8]>::is_empty)
     }
 
     /// Of a stalled task: lease time at which its ttr has ended; otherwise [`NEVER`].
@@ -331,6 +335,21 @@ impl TaskProgress {
             return true;
         }
         self.extension.set(REPORTS_FIELD, &reports.encode())
+    }
+
+    /// Whether it has tags.
+    pub(crate) fn is_tagged(&self) -> bool {
+        self.extension.get(TAGS_FIELD).is_some()
+    }
+
+    /// Returns `false` and changes nothing if fields of later versions leave no room.
+    #[must_use]
+    pub(crate) fn set_tagged(&mut self, is_tagged: bool) -> bool {
+        if !is_tagged {
+            self.extension.take(TAGS_FIELD);
+            return true;
+        }
+        self.extension.set(TAGS_FIELD, &[])
     }
 
     /// Its own rank, while it stands ahead of every priority.

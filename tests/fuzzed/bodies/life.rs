@@ -3,7 +3,7 @@
 //! to the tasks and the states that the listings show, and each must follow from the one before.
 
 use super::{Bytes, play};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tubewell::{
     Advance, Cause, Conflict, Consumer, ErrorKind, Event, Events, Filter, HistoryLimits, Lapse,
@@ -110,7 +110,8 @@ impl World {
             task = task.key(WORDS[bytes.below(3)]).on_conflict(conflicts[bytes.below(4)]);
         }
         if which & 2 != 0 {
-            task = task.kind(WORDS[bytes.below(3)]).detail("of", WORDS[bytes.below(3)]);
+            let (kind, word) = (WORDS[bytes.below(3)], WORDS[bytes.below(3)]);
+            task = task.kind(kind).detail("of", word).tags([word, kind, "put"]);
         }
         if which & 4 != 0 {
             task = task.delay(SECOND * u32::from(bytes.byte() % 4));
@@ -179,9 +180,15 @@ impl World {
             3 => drop(fine(tube.trash(id, "by hand"))),
             4 => drop(fine(tube.restore(id))),
             5 => drop(fine(tube.kick_task(id))),
-            6 => drop(fine(tube.update(id).priority(3).ttl(9 * SECOND).apply())),
+            6 => {
+                fine(tube.untag(id, &["put", "by hand"]));
+                fine(tube.update(id).priority(3).ttl(9 * SECOND).apply());
+            }
             7 => drop(fine(tube.force_timeout(&[id]))),
-            8 => drop(fine(tube.log(id, "a line"))),
+            8 => {
+                fine(tube.tag(id, &["by hand", WORDS[0]]));
+                fine(tube.log(id, "a line"));
+            }
             9 => drop(fine(tube.delete(id))),
             10 => drop(fine(tube.bury(id, "by hand"))),
             _ => self.held.extend(fine(tube.claim(id))),
@@ -300,16 +307,15 @@ impl World {
     fn look(&mut self) {
         self.play();
         assert_eq!(self.queue.check().unwrap(), Vec::<String>::new());
-        let mut found = BTreeMap::new();
+        let (mut found, mut tagged) = (BTreeMap::new(), BTreeMap::new());
         for tube in &self.tubes {
-            let listed = STATES.into_iter().flat_map(|state| {
-                let tasks: Vec<_> = tube.summaries(state).map(Result::unwrap).collect();
-                tasks.into_iter().map(|task| (task.id, task.state))
-            });
-            let ended = tube.trashed().map(|task| (task.unwrap().id, State::Buried));
-            for (id, state) in listed.chain(ended).collect::<Vec<_>>() {
-                let twice = found.insert(id, (tube.name().to_owned(), state));
-                assert_eq!(twice, None, "task {id} is listed twice");
+            let listed = STATES.into_iter().flat_map(|state| tube.summaries(state));
+            for task in listed.chain(tube.trashed()).map(Result::unwrap) {
+                let twice = found.insert(task.id, (tube.name().to_owned(), task.state));
+                assert_eq!(twice, None, "task {} is listed twice", task.id);
+                for tag in &task.tags {
+                    tagged.entry(tag.clone()).or_insert_with(BTreeSet::new).insert(task.id);
+                }
             }
             let stats = tube.stats().unwrap();
             let counts = [stats.delayed, stats.ready, stats.taken];
@@ -317,5 +323,16 @@ impl World {
             assert_eq!(counted, stats.total, "{}", tube.name());
         }
         assert_eq!(found, self.seen, "what is listed, and what the events say");
+        for tag in WORDS.into_iter().chain(["put", "by hand"]) {
+            let ids: Vec<_> = self.queue.tagged(tag).map(|task| task.unwrap().id).collect();
+            let tasks = tagged.get(tag).cloned().unwrap_or_default();
+            assert_eq!(self.queue.tag_count(tag).unwrap(), ids.len() as u64, "{tag}");
+            assert_eq!((ids.len(), ids.into_iter().collect()), (tasks.len(), tasks), "{tag}");
+        }
+        let mut most: Vec<_> = tagged.into_iter().map(|(tag, tasks)| (tasks.len(), tag)).collect();
+        most.retain(|(tasks, _)| *tasks > 1);
+        most.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
+        let top = self.queue.top_tags().map(|top| top.unwrap());
+        assert_eq!(top.map(|top| (top.tasks as usize, top.tag)).collect::<Vec<_>>(), most);
     }
 }

@@ -64,6 +64,15 @@ pub(crate) enum Key {
     Report(u64, u8),
     /// Number of the tube, or 0, and name of a setting.
     Setting(u32, String),
+    /// The id of a tracked task.
+    Tracked(u64),
+    /// The id of a task with tags.
+    TaskTags(u64),
+    /// Tag, time and id.
+    Tagged(String, u64, u64),
+    TagCount(String),
+    /// How many tasks have the tag, less than the highest number, and the tag.
+    TopTag(u64, String),
     /// The row of a put; of a fresh task if that is true.
     Task(u32, bool, Place, u64),
     Failed(String, u64, u32, u64),
@@ -114,6 +123,7 @@ impl Key {
             }
             5 => Self::Consumer(rest.u32()?),
             6 => Self::ConsumerName(name(rest)?),
+            7 => Self::Tracked(rest.u64()?),
             0x20 => Self::Failed(rest.text()?, rest.u64()?, rest.u32()?, rest.u64()?),
             0x22 => Self::Piece { id: rest.u64()?, generation: rest.u32()?, number: rest.u32()? },
             0x24 => Self::Moved(rest.u64()?),
@@ -125,6 +135,10 @@ impl Key {
                 Self::OfQueue(key, uncounted == 0, rest.u64()?)
             }
             0x31 => Self::Setting(rest.u32()?, name(rest)?),
+            0x33 => Self::TaskTags(rest.u64()?),
+            0x35 => Self::Tagged(rest.short()?, rest.u64()?, rest.u64()?),
+            0x37 => Self::TagCount(name(rest)?),
+            0x39 => Self::TopTag(rest.u64()?, name(rest)?),
             tag => Self::of_run(tag, rest.u32()?, rest)?,
         })
     }
@@ -361,6 +375,8 @@ pub(crate) struct Progress {
     pub(crate) history: Option<[u32; 3]>,
     /// Which parts of reports it has, a bit each.
     pub(crate) reports: u8,
+    /// Whether it has tags.
+    pub(crate) tagged: bool,
     /// Whether the row of the put is among the fresh ones.
     pub(crate) fresh: bool,
 }
@@ -632,6 +648,23 @@ impl Bytes<'_> {
         self.extended_end()
     }
 
+    /// The tags of a task, each with its time.
+    pub(crate) fn tags(mut self) -> Read<Vec<(String, u64)>> {
+        let mut tags: Vec<(String, u64)> = Vec::new();
+        let (count, mut bytes) = (self.u8()?, 0);
+        ensure((1..=64).contains(&count), || format!("{count} tags"))?;
+        for _ in 0..count {
+            let (time, tag) = (self.u64()?, self.short()?);
+            let is_new = tags.iter().all(|(other, _)| *other != tag);
+            ensure(is_new && !tag.is_empty(), || format!("a tag {tag:?}"))?;
+            bytes += tag.len();
+            tags.push((tag, time));
+        }
+        ensure(bytes <= 4096, || format!("{bytes} bytes of tags"))?;
+        self.extended_end()?;
+        Ok(tags)
+    }
+
     /// An entry of a history.
     pub(crate) fn history(mut self) -> Read<()> {
         let event = self.u8()?;
@@ -804,6 +837,10 @@ impl Bytes<'_> {
                     rest.end()?;
                 }
                 8 => row.kept_until = Some(Bytes(&bytes).number()?),
+                9 => {
+                    Bytes(&bytes).end()?;
+                    row.tagged = true;
+                }
                 _ => return Err(format!("field {number} of a progress")),
             }
         }

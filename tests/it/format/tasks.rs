@@ -46,7 +46,14 @@ pub(crate) struct Contents {
     following: BTreeSet<u32>,
     /// By the tube's number, or 0, and the name.
     pub(crate) settings: BTreeMap<(u32, String), (u8, Vec<u8>)>,
+    /// Tracked ids, each with the time since when it is.
+    pub(crate) tracked: BTreeMap<u64, u64>,
+    /// The tags of the tasks of tubes, by id.
+    pub(crate) tags: BTreeMap<u64, Tags>,
 }
+
+/// Tags in their order, each with its time.
+pub(crate) type Tags = Vec<(String, u64)>;
 
 /// Rows of one task.
 #[derive(Default)]
@@ -75,6 +82,8 @@ struct Sorted {
     histories: BTreeMap<(u64, u32), u32>,
     /// Of what was reported of tasks, by id and part.
     reports: BTreeSet<(u64, u8)>,
+    /// The tags of tasks, by id.
+    tags: BTreeMap<u64, Tags>,
     /// Run and id of the rows of fresh tasks' tag, in the order of their keys.
     fresh: Vec<(u32, u64)>,
 }
@@ -131,6 +140,14 @@ impl Sorted {
             Key::Report(id, part) => {
                 bytes.report(part)?;
                 self.reports.insert((id, part));
+                return Ok(());
+            }
+            Key::TaskTags(id) => {
+                self.tags.insert(id, bytes.tags()?);
+                return Ok(());
+            }
+            Key::Tracked(id) => {
+                self.contents.tracked.insert(id, bytes.number()?);
                 return Ok(());
             }
             Key::Setting(owner, name) => {
@@ -237,6 +254,33 @@ fn reports(
     ensure(agree, || format!("reports {found:?}, not {named:?}"))
 }
 
+/// The rows that the tags of tasks call for, and how many tasks have each tag.
+fn tags(
+    tubes: &BTreeMap<u32, TubeRow>,
+    tasks: &BTreeMap<(u32, u64), Stored>,
+    tags: &BTreeMap<u64, Tags>,
+    derived: &mut Index,
+) -> Read<()> {
+    let mut counts: BTreeMap<&String, u64> = BTreeMap::new();
+    for ((run, id), _) in tasks.iter().filter(|(_, task)| task.progress.tagged) {
+        ensure(run >> 31 == 0, || format!("tags of {id}, in a temporary tube"))?;
+        let (number, _) = tubes.iter().find(|(_, tube)| tube.run == *run).unwrap();
+        let tags = tags.get(id).ok_or_else(|| format!("tags of {id} are missing"))?;
+        for (tag, time) in tags {
+            let number = u64::from(*number).to_be_bytes().to_vec();
+            derived.insert(Key::Tagged(tag.clone(), *time, *id), number);
+            *counts.entry(tag).or_default() += 1;
+        }
+    }
+    for (tag, count) in counts {
+        derived.insert(Key::TagCount(tag.clone()), count.to_be_bytes().to_vec());
+        if count > 1 {
+            derived.insert(Key::TopTag(u64::MAX - count, tag.clone()), Vec::new());
+        }
+    }
+    Ok(())
+}
+
 impl Contents {
     pub(crate) fn read(rows: &Rows) -> Read<Self> {
         let mut sorted = Sorted::default();
@@ -288,8 +332,20 @@ impl Contents {
         if index.keys().any(|key| matches!(key, Key::FailureGroup(..))) {
             failure_groups(&tasks, &mut derived);
         }
-        // Those of tasks that are to be cleared are still there.
-        let is_cleared = |key: &Key| matches!(key, Key::OfQueue(..)) && !cleared.is_empty();
+        tags(&contents.tubes, &tasks, &sorted.tags, &mut derived)?;
+        let tagged = tasks.iter().filter(|(_, task)| task.progress.tagged);
+        let tagged: BTreeSet<u64> = tagged.map(|((_, id), _)| *id).collect();
+        let strays = sorted.tags.keys().find(|id| cleared.is_empty() && !tagged.contains(id));
+        ensure(strays.is_none(), || format!("tags of {strays:?}, which has none"))?;
+        contents.tags = sorted.tags;
+        // Those of tasks that are to be cleared are still there, and counted.
+        if !cleared.is_empty() {
+            let is_count = |key: &Key| matches!(key, Key::TagCount(_) | Key::TopTag(..));
+            index.retain(|key, _| !is_count(key));
+            derived.retain(|key, _| !is_count(key));
+        }
+        let is_cleared =
+            |key: &Key| matches!(key, Key::OfQueue(..) | Key::Tagged(..)) && !cleared.is_empty();
         index.retain(|key, _| !is_cleared(key) || derived.contains_key(key));
         for key in index.keys().chain(derived.keys()) {
             let (is, should) = (index.get(key), derived.get(key));
@@ -334,7 +390,7 @@ impl Key {
             | Self::OfKind(run, ..)
             | Self::Kept(run, _)
             | Self::Failed(_, _, run, _) => *run,
-            Self::OfQueue(..) => 0,
+            Self::OfQueue(..) | Self::Tagged(..) | Self::TagCount(_) | Self::TopTag(..) => 0,
             key => panic!("{key:?} is in no index"),
         }
     }

@@ -1,7 +1,7 @@
 //! Keys: which task a key names, and what a put of the key does to it.
 
 use super::refusals::switches;
-use super::{Model, Task, Time, ready};
+use super::{Model, Task, Time, ready, tagged};
 use crate::step::*;
 use tubewell::{ErrorKind, HistoryEvent, State, TubeKind};
 
@@ -152,6 +152,14 @@ impl Model {
         task.seen.kind = new.kind.map(kind_name).or(task.seen.kind.take());
         task.seen.book = new.book.map(book_name).or(task.seen.book.take());
         task.seen.details.extend(new.detail.map(detail));
+        if !new.tags.is_empty() {
+            // What it has keeps its time.
+            let had = std::mem::take(&mut task.tags);
+            let time = |tag: u8| had.iter().find(|(other, _)| *other == tag).map(|(_, at)| *at);
+            for tag in &new.tags {
+                task.tags = tagged(&task.tags, &[*tag], time(*tag).unwrap_or(queue));
+            }
+        }
         (task.started, task.seen.progress, task.seen.checkpoint) = (None, None, None);
         let delay = new.delay.filter(|_| wall_due.is_none()).unwrap_or(0);
         let wait = if wall_due.is_some() { wall_wait } else { delay };

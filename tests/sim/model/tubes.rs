@@ -1,7 +1,7 @@
 //! The verbs of a tube in the model: puts, takes, reads, and the verbs by id.
 
 use super::refusals::switches;
-use super::{Expected, Model, Task, bury, fail, ready};
+use super::{Expected, Model, Task, bury, fail, ready, tagged};
 use crate::step::*;
 use tubewell::{ErrorKind, HistoryEvent, Reason, State, TubeKind};
 
@@ -20,6 +20,7 @@ impl Model {
         | Step::KickOne { tube, .. }
         | Step::BuryAny { tube, .. }
         | Step::LogAny { tube, .. }
+        | Step::Tag { tube, .. }
         | Step::TrashAny { tube, .. }
         | Step::Restore { tube, .. }
         | Step::EmptyTrash { tube }
@@ -200,6 +201,14 @@ impl Model {
                     return Err(wrong);
                 }
                 self.note_line(one?, HistoryEvent::Logged, "any line");
+            }
+            Step::Tag { tags, is_added, .. } => {
+                let (serial, now) = (one?, self.time.queue);
+                let task = self.tasks.get_mut(&serial).unwrap();
+                match is_added {
+                    true => task.tags = tagged(&task.tags, tags, now),
+                    false => task.tags.retain(|(tag, _)| !tags.contains(tag)),
+                }
             }
             Step::BuryAny { .. } => {
                 let (serial, now) = (one?, self.time.queue);

@@ -84,6 +84,7 @@ impl World {
             kind: info.kind.clone(),
             book: info.book.clone(),
             details: info.details.clone(),
+            tags: info.tags.clone(),
             created: since_epoch(info.created),
             due: info.due.map(since_epoch),
             ttl_left: info.ttl_left.map(micros),
@@ -119,8 +120,9 @@ impl World {
         let listing =
             self.listing().and_then(|listing| Ok((listing, self.queue().taken()?, self.own()?)));
         let durable_bytes = self.queue().space().map(|space| space.durable_bytes);
-        match listing.and_then(|listing| Ok((listing, durable_bytes?))) {
-            Ok((((names, tubes), taken, own), durable_bytes)) => {
+        let tags = self.tags();
+        match listing.and_then(|listing| Ok((listing, durable_bytes?, tags?))) {
+            Ok((((names, tubes), taken, own), durable_bytes, (tagged, top_tags))) => {
                 let mut seen = Vec::new();
                 for (no, info, stats, tasks, groups) in tubes {
                     let by_reason = groups_by_reason(&tasks);
@@ -137,10 +139,30 @@ impl World {
                 if names.len() != seen.len() + 1 {
                     return Err(format!("tubes {names:?}, but {} are known", seen.len()));
                 }
-                Ok(Ok(Sight { tubes: seen, own, durable_bytes }))
+                let serial = |id: TaskId| self.serials[&id];
+                let tagged = tagged
+                    .into_iter()
+                    .map(|(tag, ids)| (tag, ids.into_iter().map(serial).collect()))
+                    .collect();
+                Ok(Ok(Sight { tubes: seen, own, durable_bytes, tagged, top_tags }))
             }
             Err(error) => Ok(Err(error)),
         }
+    }
+
+    /// The tasks of each tag, and the tags of two or more. Each is counted as it is listed.
+    fn tags(&mut self) -> Result<(BTreeMap<String, Vec<TaskId>>, Vec<(String, u64)>)> {
+        let mut tagged = BTreeMap::new();
+        for tag in (0..TAGS).map(tag_name) {
+            let ids = self.queue().tagged(&tag).map(|task| Ok(task?.id));
+            let ids: Vec<TaskId> = ids.collect::<Result<_>>()?;
+            assert_eq!(self.queue().tag_count(&tag)?, ids.len() as u64, "{tag}: {ids:?}");
+            if !ids.is_empty() {
+                tagged.insert(tag, ids);
+            }
+        }
+        let top = self.queue().top_tags().map(|top| top.map(|top| (top.tag, top.tasks)));
+        Ok((tagged, top.collect::<Result<_>>()?))
     }
 
     fn listing(&mut self) -> Result<(Vec<String>, Vec<Listed>)> {

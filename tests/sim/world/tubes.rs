@@ -21,6 +21,7 @@ impl World {
         | Step::KickOne { tube: no, .. }
         | Step::BuryAny { tube: no, .. }
         | Step::LogAny { tube: no, .. }
+        | Step::Tag { tube: no, .. }
         | Step::TrashAny { tube: no, .. }
         | Step::Restore { tube: no, .. }
         | Step::EmptyTrash { tube: no }
@@ -103,6 +104,11 @@ impl World {
             Step::KickOne { .. } => done(tube.kick_task(id)),
             Step::BuryAny { .. } => done(tube.bury(id, "any")),
             Step::LogAny { .. } => done(tube.log(id, "any line")),
+            Step::Tag { tags, is_added, .. } => {
+                let tags: Vec<String> = tags.iter().copied().map(tag_name).collect();
+                let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+                done(if *is_added { tube.tag(id, &tags) } else { tube.untag(id, &tags) })
+            }
             Step::TrashAny { .. } => done(tube.trash(id, "any")),
             Step::Restore { .. } => done(tube.restore(id)),
             Step::EmptyTrash { .. } => Ok(tube.empty_trash().map(Answer::Count)),
@@ -281,6 +287,10 @@ impl World {
         let detail = new.detail.map(detail);
         if let Some((name, text)) = &detail {
             task = task.detail(name, text);
+        }
+        let tags: Vec<String> = new.tags.iter().copied().map(tag_name).collect();
+        if !tags.is_empty() {
+            task = task.tags(tags.iter().map(String::as_str));
         }
         let key = new.key.map(key_name);
         if let Some(key) = &key {
