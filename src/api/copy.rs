@@ -38,8 +38,8 @@ impl<T: ?Sized> Tube<T> {
     /// The new task is ready, its ttl begins now, and it has no key and no tags. It has nothing of
     /// what became of the other one: no attempts, history, reports or result. Of a tube without
     /// priorities or without times it has none of them. The payload is copied as it is, also into a
-    /// tube of another type of value, which has to decode it. The put is as durable as the handle of
-    /// the other tube asks.
+    /// tube of another type of value, which has to decode it. The put is as durable as the handle
+    /// of the other tube asks.
     ///
     /// ```
     /// use std::time::Duration;

@@ -78,9 +78,10 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// Rows of tasks follow a change of `in_flight`, and a limit of bytes that `keep_finished` or
     /// `keep_buried` gets, in steps of a bounded number of groups or tasks, with other calls
-    /// between them. The call returns after the last one. If the process ends before, the next
-    /// opening goes on with them; until a step comes to a group, the number before the change is
-    /// in force there, and until all tasks are summed, the limit of bytes removes fewer.
+    /// between them. The call returns after the last one. If the process ends before, or a step
+    /// fails, as on a full disk, the timer and the next opening go on with them; until a step comes
+    /// to a group, the number before the change is in force there, and until all tasks are summed,
+    /// the limit of bytes removes fewer.
     ///
     /// The other options stay as the tube was made: `kind`, `temporary`, `placement`,
     /// `higher_first`, `unique`, `index_kinds`, `ttl_spares_buried` and

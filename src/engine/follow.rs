@@ -4,12 +4,13 @@
 //! that every rule knows which option is in force for a task, and a sweep does the other steps. No
 //! step reads more than a sweep.
 
-use crate::engine::context::{OpContext, sound};
+use crate::engine::context::{OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{groups, retention};
 use crate::format::feature::PENDING_OPTIONS;
 use crate::format::key::{self, Key, Work};
-use crate::format::row::{self, PendingGroups, TubeRow, WorkRow};
+use crate::format::row::{self, PendingGroups, PendingOptions, TubeRow, WorkRow};
+use crate::format::view::last_key;
 use crate::format::{Scan, Tag, View};
 use crate::words::error::Result;
 use crate::words::limits::SWEEP_TASKS;
@@ -29,6 +30,16 @@ pub(crate) fn work_row(tube: &TubeEntry) -> WorkRow {
     WorkRow { tube: tube.number, ..WorkRow::default() }
 }
 
+/// Whether rows still have to follow the option of this name.
+pub(crate) fn is_left(pending: &PendingOptions, name: &str) -> bool {
+    match name {
+        "in_flight" => pending.groups.is_some(),
+        "keep_finished" => pending.finished.is_some(),
+        "keep_buried" => pending.buried.is_some(),
+        _ => false,
+    }
+}
+
 /// Whether the change to these options has to wait until all rows follow an earlier one.
 pub(crate) fn has_to_wait(tube: &TubeEntry, options: &TubeOptions) -> bool {
     tube.row.pending.groups.is_some() && tube.row.options.in_flight != options.in_flight
@@ -38,8 +49,11 @@ pub(crate) fn has_to_wait(tube: &TubeEntry, options: &TubeOptions) -> bool {
 /// is left the row says so.
 pub(crate) fn begin(ctx: &mut OpContext<'_>, tube: &TubeEntry, row: &mut TubeRow) -> Result<()> {
     let (before, after) = (tube.row.options.in_flight, row.options.in_flight);
-    if before != after {
-        row.pending.groups = regroup(ctx, tube, (before, after), None)?;
+    if before != after
+        && let Some(last) = last_key(ctx, tube.range(Tag::Group))?
+    {
+        let until = key::group_of(&last).ok_or_else(|| damaged("group"))?.to_owned();
+        row.pending.groups = regroup(ctx, tube, (before, after), (None, &until))?;
     }
     for (tag, state) in SUMMED {
         let is_limited = retention::limits_bytes(&row.options, tag);
@@ -47,8 +61,8 @@ pub(crate) fn begin(ctx: &mut OpContext<'_>, tube: &TubeEntry, row: &mut TubeRow
             continue;
         }
         retention::forget_sum(ctx, tube, tag)?;
-        let left = if is_limited { retention::sum_some(ctx, tube, tag, None)? } else { None };
-        row.pending.set_summed(state, left);
+        let left = if is_limited { retention::begin_sum(ctx, tube, tag)? } else { None };
+        row.pending.set_sum(state, left);
     }
     if row.pending.is_any() {
         ctx.needs(&PENDING_OPTIONS);
@@ -63,16 +77,16 @@ pub(crate) fn begin(ctx: &mut OpContext<'_>, tube: &TubeEntry, row: &mut TubeRow
 pub(crate) fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<bool> {
     let mut row = tube.row.clone();
     let after = row.options.in_flight;
-    let sum = SUMMED.into_iter().find_map(|of| Some((of, row.pending.summed(of.1)?)));
-    if let Some(PendingGroups { before, to }) = row.pending.groups.take() {
-        row.pending.groups = regroup(ctx, tube, (before, after), Some(&to))?;
-    } else if let Some(((tag, state), last)) = sum {
+    let sum = SUMMED.into_iter().find_map(|of| Some((of, row.pending.sum(of.1)?)));
+    if let Some(PendingGroups { before, to, until }) = row.pending.groups.take() {
+        row.pending.groups = regroup(ctx, tube, (before, after), (Some(&to), &until))?;
+    } else if let Some(((tag, state), sum)) = sum {
         let left = match retention::limits_bytes(&row.options, tag) {
-            true => retention::sum_some(ctx, tube, tag, Some(last))?,
+            true => retention::sum_some(ctx, tube, tag, (Some(sum.to), sum.until))?,
             // An option that was lost with its row.
             false => None,
         };
-        row.pending.set_summed(state, left);
+        row.pending.set_sum(state, left);
     }
     let is_left = row.pending.is_any();
     if row != tube.row {
@@ -82,14 +96,16 @@ pub(crate) fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<bool> {
 }
 
 /// Lets groups follow a change of how many of their tasks may be in flight, from the first after
-/// this one on. A group of which no task is in flight has a turn in any case, and no row here.
+/// the one to the other. A group of which no task is in flight has a turn in any case, and no row
+/// here. Returns what is left.
 fn regroup(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
     (before, after): (u32, u32),
-    from: Option<&str>,
+    (from, until): (Option<&str>, &str),
 ) -> Result<Option<PendingGroups>> {
-    let mut rows = Scan::over(tube.range(Tag::Group));
+    let first = tube.range(Tag::Group).start();
+    let mut rows = Scan::through(first, &key::group(tube.run(), until));
     if let Some(from) = from {
         rows.skip_to(key::after(&key::group(tube.run(), from)));
     }
@@ -98,7 +114,7 @@ fn regroup(
         // A group whose key is damaged has no line either.
         let Some(group) = key::group_of(&met) else { continue };
         if left == 0 {
-            return Ok(last.map(|to| PendingGroups { before, to }));
+            return Ok(last.map(|to| PendingGroups { before, to, until: until.to_owned() }));
         }
         left -= 1;
         last = Some(group.to_owned());

@@ -3,12 +3,13 @@
 //! its deadline; the limits of count and bytes remove the oldest as a newer one ends, see
 //! `transition`. Nothing is removed here.
 
-use crate::engine::context::{OpContext, decoded};
+use crate::engine::context::{OpContext, damaged, decoded};
 use crate::engine::lookup;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key};
-use crate::format::row::EndedAt;
+use crate::format::row::{EndedAt, PendingSum};
+use crate::format::view::last_key;
 use crate::format::{Scan, Tag, View, row};
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{ErrorKind, Result};
@@ -52,14 +53,14 @@ pub(crate) fn until(ctx: &OpContext<'_>, tube: &TubeEntry, tag: Tag) -> u64 {
     age.map_or(NEVER, |age| ctx.now.queue.saturating_add(micros(age)))
 }
 
-/// The bytes that a task counts in the state of this tag, if its tube limits them. Of a sum that
-/// does not contain all tasks yet it counts those up to the last that it contains.
+/// The bytes that a task counts in the state of this tag, if its tube limits them and the sum
+/// contains it.
 pub(crate) fn counted(task: &TaskRef<'_>, standing: Option<&TaskState>) -> Option<(Tag, u64)> {
     let standing = standing?;
     let tag = tag_of(standing)?;
     of_tag(task.tube, tag)?.bytes?;
-    if let Some(last) = task.tube.row.pending.summed(tag.state()?)
-        && (time_of(standing)?, task.id) > last
+    if let Some(sum) = task.tube.row.pending.sum(tag.state()?)
+        && !sum.contains((time_of(standing)?, task.id))
     {
         return None;
     }
@@ -88,28 +89,40 @@ pub(crate) fn limits_bytes(options: &TubeOptions, tag: Tag) -> bool {
     in_options(options, tag).is_some_and(|kept| kept.bytes.is_some())
 }
 
-/// Adds the bytes of tasks that have ended to the sum that is stored for the state of this tag,
-/// from the first after this one on, at most a sweep. Returns the last of them if more are left.
+/// Begins a sum of the bytes of all tasks that have ended so far, for the state of this tag.
+/// Returns what is left.
+pub(crate) fn begin_sum(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    tag: Tag,
+) -> Result<Option<PendingSum>> {
+    let Some(last) = last_key(ctx, tube.range(by_time(tag)))? else { return Ok(None) };
+    let until = place_in(&last).ok_or_else(|| damaged("index"))?;
+    sum_some(ctx, tube, tag, (None, until))
+}
+
+/// Adds the bytes of tasks to the sum, from the first after the one to the other, at most a sweep.
+/// Returns what is left.
 pub(crate) fn sum_some(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
     tag: Tag,
-    from: Option<EndedAt>,
-) -> Result<Option<EndedAt>> {
-    let range = tube.range(by_time(tag));
-    let (mut rows, mut left, mut last) = (Scan::over(range), SWEEP_TASKS, None);
-    if let Some((time, id)) = from {
-        let at = match tag.state() {
-            Some(State::Buried) => key::buried_time(tube.run(), time, id),
-            _ => key::done_time(tube.run(), time, id),
-        };
-        rows.skip_to(key::after(&at));
+    (from, until): (Option<EndedAt>, EndedAt),
+) -> Result<Option<PendingSum>> {
+    let in_key = |(time, id)| match tag.state() {
+        Some(State::Buried) => key::buried_time(tube.run(), time, id),
+        _ => key::done_time(tube.run(), time, id),
+    };
+    let mut rows = Scan::through(tube.range(by_time(tag)).start(), &in_key(until));
+    if let Some(from) = from {
+        rows.skip_to(key::after(&in_key(from)));
     }
-    let (mut bytes, mut to) = (0_u64, None);
+    let (mut left, mut last) = (SWEEP_TASKS, None);
+    let (mut bytes, mut rest) = (0_u64, None);
     while let Some((met, _)) = rows.next(ctx)? {
-        let Some(at) = key::time_of(&met).zip(key::id_of(&met)) else { continue };
+        let Some(at) = place_in(&met) else { continue };
         if left == 0 {
-            to = last;
+            rest = last.map(|to| PendingSum { to, until });
             break;
         }
         left -= 1;
@@ -127,7 +140,12 @@ pub(crate) fn sum_some(
     let key = key::kept(tube.run(), tag);
     let sum = kept_bytes(ctx, tube, &key)?.saturating_add(bytes);
     write(ctx, smallvec![(key, sum)])?;
-    Ok(to)
+    Ok(rest)
+}
+
+/// The place in a key of the index of tasks that have ended.
+fn place_in(key: &[u8]) -> Option<EndedAt> {
+    key::time_of(key).zip(key::id_of(key))
 }
 
 /// Removes the sum for the state of this tag.

@@ -28,14 +28,22 @@ pub(crate) const QUEUE: u32 = 0;
 /// What a change of a setting has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Changed {
-    Nothing,
-    All,
-    /// Rows of tasks are left that have to follow it: [`FollowOptions`] goes on.
-    ///
-    /// [`FollowOptions`]: crate::engine::sweep::FollowOptions
-    Begun,
+    Done {
+        /// Whether there was anything to change.
+        is_any: bool,
+        /// Whether rows of tasks still have to follow the value in force: [`FollowOptions`] goes
+        /// on.
+        ///
+        /// [`FollowOptions`]: crate::engine::sweep::FollowOptions
+        is_left: bool,
+    },
     /// Nothing yet: rows still follow an earlier change of the same option.
     NotYet,
+}
+
+impl Changed {
+    pub(crate) const ALL: Self = Self::Done { is_any: true, is_left: false };
+    const NOTHING: Self = Self::Done { is_any: false, is_left: false };
 }
 
 /// Sets a setting of a tube or of the queue, or unsets it.
@@ -116,9 +124,11 @@ fn change_option(
     let tube = &*ctx.tube(number)?;
     let key = key::setting(number, setting.name);
     let (before, present) = (kept(ctx, &key)?, (setting.get)(&tube.row.options));
+    let is_left = follow::is_left(&tube.row.pending, setting.name);
+    let unchanged = Changed::Done { is_any: false, is_left };
     match (&before, &value) {
-        (Kept::Nothing, None) => return Ok(Changed::Nothing),
-        (Kept::Value(_), Some(value)) if *value == present => return Ok(Changed::Nothing),
+        (Kept::Nothing, None) => return Ok(unchanged),
+        (Kept::Value(_), Some(value)) if *value == present => return Ok(unchanged),
         _ => {}
     }
     let (is_sound, made) = match before {
@@ -142,12 +152,12 @@ fn change_option(
             ctx.set(key, SettingRow::of(made).encode())?;
         }
     }
-    let changed = if row.pending.is_any() { Changed::Begun } else { Changed::All };
+    let is_left = follow::is_left(&row.pending, setting.name);
     ctx.set(key::tube(number), row.encode())?;
     publish(ctx, (number, Some(row)), setting.name, value);
     // There may be room now, or tasks that may be taken.
     ctx.effects().wake(number, usize::MAX);
-    Ok(changed)
+    Ok(Changed::Done { is_any: true, is_left })
 }
 
 /// Sets a setting that stands in its row alone, or unsets it.
@@ -163,8 +173,8 @@ fn change_row(
     };
     let key = key::setting(owner, name);
     match (kept(ctx, &key)?, &value) {
-        (Kept::Nothing, None) => return Ok(Changed::Nothing),
-        (Kept::Value(before), Some(value)) if before == *value => return Ok(Changed::Nothing),
+        (Kept::Nothing, None) => return Ok(Changed::NOTHING),
+        (Kept::Value(before), Some(value)) if before == *value => return Ok(Changed::NOTHING),
         (Kept::Nothing, Some(_)) if name.starts_with(OWN) => has_room(ctx, owner)?,
         _ => {}
     }
@@ -176,7 +186,7 @@ fn change_row(
         }
     }
     publish(ctx, (owner, row), name, value);
-    Ok(Changed::All)
+    Ok(Changed::ALL)
 }
 
 /// Refuses one more setting of the application's own than there may be.

@@ -7,7 +7,7 @@ use crate::engine::{failures, follow, keys, pieces, query, settle, stored, tags,
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::row::{TaskRow, WorkRow};
 use crate::format::{Met, Range, Scan, Tag, View};
-use crate::words::error::Result;
+use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::{PIECES_OF_STEP, SWEEP_BYTES, SWEEP_TASKS};
 use crate::words::task::{Cause, TaskId};
 
@@ -19,7 +19,7 @@ impl Op for Sweep {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let mut is_any = false;
-        for kind in [Work::Clear, Work::Release, Work::Pieces, Work::Follow] {
+        for kind in [Work::Clear, Work::Release, Work::Pieces] {
             let from = key::work_of(kind);
             if let Some(met) = ctx.first(&from, &key::end_of(&from))? {
                 step(ctx, kind, met)?;
@@ -30,17 +30,20 @@ impl Op for Sweep {
     }
 }
 
-/// One step of the sweep that lets rows of a tube follow a change of its options. Returns whether
-/// there was any.
+/// One step of the sweep that lets rows of a tube follow a change of its options. It is an op of
+/// its own, so that a step that is refused, as on a full disk, does not stop the others. Returns
+/// whether there was any.
 pub(crate) struct FollowOptions {
-    pub(crate) tube: u32,
+    /// `None` is the first tube with such work.
+    pub(crate) tube: Option<u32>,
 }
 
 impl Op for FollowOptions {
     type Done = bool;
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
-        let tube = ctx.tube(self.tube)?;
+        let Some(number) = self.tube else { return follow_first(ctx) };
+        let tube = ctx.tube(number)?;
         let work = ctx.row(&follow::work_of(&tube))?;
         let is_any = work.is_some() || tube.row.pending.is_any();
         match work {
@@ -50,6 +53,19 @@ impl Op for FollowOptions {
         }
         Ok(is_any)
     }
+}
+
+/// One step in the first tube that can be read.
+fn follow_first(ctx: &mut OpContext<'_>) -> Result<bool> {
+    let mut works = Scan::prefixed(key::work_of(Work::Follow));
+    while let Some(met) = works.next(ctx)? {
+        match step(ctx, Work::Follow, met) {
+            // The work of a tube whose row is damaged waits for a repair.
+            Err(error) if error.kind() == ErrorKind::Damaged => {}
+            done => return done.map(|()| true),
+        }
+    }
+    Ok(false)
 }
 
 /// The rows of one sweep over keys that end with a task's id, one for each task, in order.

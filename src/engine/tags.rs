@@ -108,8 +108,8 @@ pub(crate) fn write(
     ctx.set(at, TagsRow { tags: after.to_vec(), extension }.encode())
 }
 
-/// Removes the row that leads to a task by a tag. As many tasks are counted as have such a row, also
-/// where some are missing.
+/// Removes the row that leads to a task by a tag. As many tasks are counted as have such a row,
+/// also where some are missing.
 fn leave(ctx: &mut OpContext<'_>, run: Run, (tag, time): StoredTag<'_>, id: TaskId) -> Result<()> {
     let at = key::tagged_task(run, tag, time, id);
     if ctx.row(&at)?.is_some() {

@@ -16,7 +16,7 @@ mod pending;
 pub(crate) use consumer::ConsumerRow;
 pub(crate) use done::DoneRow;
 pub(crate) use history::{HistoryRow, StoredHistory};
-pub(crate) use pending::{EndedAt, PendingGroups, PendingOptions};
+pub(crate) use pending::{EndedAt, PendingGroups, PendingOptions, PendingSum};
 pub(crate) use progress::{FailureRow, Homed, StoredHome, TaskProgress};
 pub(crate) use report::{ReportRow, StoredReports};
 pub(crate) use setting::SettingRow;
@@ -202,11 +202,11 @@ const DROPS_FIELD: u16 = 9;
 const KINDS_FIELD: u16 = 10;
 
 /// Number of the extension field of a tube's row with a change of how many tasks of a group may be
-/// in flight, that not all groups follow yet: `before: u32 · group`.
+/// in flight, that not all groups follow yet: `before: u32 · to · until`, each with its length.
 const GROUPS_FIELD: u16 = 11;
 
-/// Numbers of the extension fields of a tube's row with the last finished and the last buried task
-/// in a sum of bytes that does not contain all yet: `time: u64 · id: u64`.
+/// Numbers of the extension fields of a tube's row with a sum of the bytes of finished and of
+/// buried tasks that does not contain all yet: twice `time: u64 · id: u64`.
 const FINISHED_SUM_FIELD: u16 = 12;
 const BURIED_SUM_FIELD: u16 = 13;
 
@@ -256,9 +256,9 @@ impl TubeRow {
             add(GROUPS_FIELD, &groups.field());
         }
         let PendingOptions { finished, buried, .. } = self.pending;
-        for (number, to) in [(FINISHED_SUM_FIELD, finished), (BURIED_SUM_FIELD, buried)] {
-            if let Some(to) = to {
-                add(number, &pending::ended_field(to));
+        for (number, sum) in [(FINISHED_SUM_FIELD, finished), (BURIED_SUM_FIELD, buried)] {
+            if let Some(sum) = sum {
+                add(number, &sum.field());
             }
         }
         section
@@ -388,9 +388,9 @@ fn read_pending(extension: &mut Extension) -> Option<PendingOptions> {
     }
     let sums =
         [(FINISHED_SUM_FIELD, &mut pending.finished), (BURIED_SUM_FIELD, &mut pending.buried)];
-    for (number, to) in sums {
+    for (number, sum) in sums {
         if let Some(field) = extension.take(number) {
-            *to = Some(pending::read_ended(&field)?);
+            *sum = Some(PendingSum::read(&field)?);
         }
     }
     Some(pending)

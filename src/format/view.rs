@@ -88,6 +88,34 @@ pub(crate) trait View {
     }
 }
 
+/// The last key of a live row in a range. It is found by halving, for rows are read forward only:
+/// at most eight looks for each byte of the key.
+///
+/// # Errors
+/// As [`View::first`].
+pub(crate) fn last_key(view: &dyn View, range: Range) -> Result<Option<Key>> {
+    let end = range.end();
+    let from = |key: &[u8]| view.first(key, &end).map(|met| met.map(|(found, _)| found));
+    let mut prefix = range.start();
+    let Some(mut last) = from(&prefix)? else { return Ok(None) };
+    // The last key begins with the prefix, and is not before `last`.
+    while let Some(later) = from(&after(&last))? {
+        last = later;
+        let (mut low, mut high) = (last.get(prefix.len()).copied().unwrap_or_default(), u8::MAX);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            let mut probe = prefix.clone();
+            probe.push(middle);
+            match from(&probe)? {
+                Some(later) => (low, last) = (middle, later),
+                None => high = middle - 1,
+            }
+        }
+        prefix.push(low);
+    }
+    Ok(Some(last))
+}
+
 /// A scan over the live rows of a range, in key order. It continues after the last row that it
 /// returned, so the caller may remove rows that were returned.
 #[derive(Debug)]
@@ -134,5 +162,55 @@ impl Scan {
             self.from = after(key);
         }
         Ok(met)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Tag;
+    use crate::format::key::Run;
+    use std::collections::BTreeSet;
+    use std::ops::Bound::{Excluded, Included};
+
+    struct Keys(BTreeSet<Key>);
+
+    impl View for Keys {
+        fn get(&self, _: &[u8]) -> Result<Option<Value>> {
+            Ok(None)
+        }
+
+        fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
+            let keys = self.0.range::<[u8], _>((Included(from), Excluded(to)));
+            Ok(keys.map(|key| (key.clone(), None)).next())
+        }
+
+        fn count(&self, _: Range) -> u64 {
+            0
+        }
+
+        fn durable_bytes(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn the_last_key_of_a_range_is_found() {
+        let range = Range::in_run(Tag::Group, Run(3));
+        let mut keys = Keys(BTreeSet::from([range.end()]));
+        assert_eq!(last_key(&keys, range).unwrap(), None);
+        let mut chance = 1_u64;
+        for _ in 0..300 {
+            let mut key = range.start();
+            for _ in 0..chance % 7 {
+                chance = chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                key.push([0, 1, b'a', 0xfe, 0xff][(chance >> 33) as usize % 5]);
+            }
+            chance = chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1) >> 1;
+            keys.0.insert(key);
+            let last = keys.0.range(..range.end()).next_back().cloned();
+            assert_eq!(last_key(&keys, range).unwrap(), last);
+        }
+        assert!(keys.0.len() > 100);
     }
 }

@@ -115,9 +115,9 @@ impl Shared {
         self.gate.wait(mark)
     }
 
-    /// Both steps of a change of a setting, after which there may be room for any put. Rows of
-    /// tasks that have to follow it do before it returns, and before it rows that still follow an
-    /// earlier one, with the lock passed on between two steps.
+    /// Both steps of a change of a setting, after which there may be room for any put. It returns
+    /// after all rows of tasks follow it that have to. A change of the same option that rows still
+    /// follow is finished before.
     pub(crate) fn change_setting(
         &self,
         op: &ChangeSetting<'_>,
@@ -125,24 +125,30 @@ impl Shared {
     ) -> Result<bool> {
         let applied = loop {
             match self.apply(op) {
-                Ok((Changed::NotYet, _)) => self.follow(op.owner)?,
+                Ok((Changed::NotYet, _)) => _ = self.follow(op.owner)?,
                 applied => break applied,
             }
         };
         self.room.wake_all_in_turn();
-        if let Ok((Changed::Begun, _)) = applied {
+        let applied = applied.map(|(changed, mark)| match changed {
             // The change is made. What an error leaves is due work.
-            let _ = self.follow(op.owner);
-        }
-        self.finish(op, applied, durability).map(|changed| changed != Changed::Nothing)
+            Changed::Done { is_left: true, .. } => (changed, self.follow(op.owner).unwrap_or(mark)),
+            _ => (changed, mark),
+        });
+        let changed = self.finish(op, applied, durability)?;
+        Ok(matches!(changed, Changed::Done { is_any: true, .. }))
     }
 
-    /// Lets all rows of a tube follow the changes of its options.
-    fn follow(&self, tube: u32) -> Result<()> {
-        while self.apply(&FollowOptions { tube })?.0 {
-            self.state.pass_on();
+    /// Lets all rows of a tube follow the changes of its options, with the lock passed on between
+    /// two steps. Returns the mark of the last step.
+    fn follow(&self, tube: u32) -> Result<Mark> {
+        let op = FollowOptions { tube: Some(tube) };
+        loop {
+            match self.apply(&op)? {
+                (true, _) => self.state.pass_on(),
+                (false, mark) => return Ok(mark),
+            }
         }
-        Ok(())
     }
 
     /// Both steps.
@@ -436,11 +442,13 @@ mod tests {
         }
         assert_eq!(core.threads.lock().len(), 1);
     }
+
     fn count(core: &Shared, tag: Tag) -> u64 {
         core.state.lock().store.count(Range::of(tag))
     }
 
     const GROUPS: usize = 3 * SWEEP_TASKS;
+    const BEGUN: Changed = Changed::Done { is_any: true, is_left: true };
 
     /// Groups of which one task is in flight and two are ready. The leases last over an opening.
     fn grouped(queue: &Queue) -> Tube {
@@ -467,7 +475,7 @@ mod tests {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
         let (tube, other) = (grouped(&queue), queue.tube("other").unwrap());
         let core = &tube.hold.core;
-        assert_eq!(change(&tube, 2), Changed::Begun);
+        assert_eq!(change(&tube, 2), BEGUN);
         for step in 1..=3 {
             let turns = count(core, Tag::Turn);
             assert_eq!(turns, (step * SWEEP_TASKS) as u64, "a sweep in each step");
@@ -475,18 +483,18 @@ mod tests {
             assert!(other.take().unwrap().ack().is_ok());
             assert_eq!(count(core, Tag::Work), u64::from(step < 3));
             assert_eq!(queue.check().unwrap(), [""; 0]);
-            assert_eq!(core.apply(&FollowOptions { tube: tube.number }).unwrap().0, step < 3);
+            assert_eq!(core.apply(&FollowOptions { tube: Some(tube.number) }).unwrap().0, step < 3);
         }
         // A call does all of it.
         tube.set("in_flight", 1).unwrap();
         assert_eq!((count(core, Tag::Turn), count(core, Tag::Work)), (0, 0));
         // Also what an earlier one has left.
-        assert_eq!(change(&tube, 3), Changed::Begun);
+        assert_eq!(change(&tube, 3), BEGUN);
         tube.set("in_flight", 2).unwrap();
         assert_eq!((count(core, Tag::Turn), count(core, Tag::Work)), (GROUPS as u64, 0));
         assert_eq!(tube.take_many(2 * GROUPS).unwrap().len(), GROUPS);
         // And a tick does what a call has left.
-        assert_eq!(change(&tube, 1), Changed::Begun);
+        assert_eq!(change(&tube, 1), BEGUN);
         queue.tick().unwrap();
         assert_eq!((count(core, Tag::Turn), count(core, Tag::Work)), (0, 0));
         assert_eq!(queue.check().unwrap(), [""; 0]);
@@ -502,7 +510,7 @@ mod tests {
         let queue = open(&path);
         let tube = grouped(&queue);
         let core = &tube.hold.core;
-        assert_eq!(change(&tube, 2), Changed::Begun);
+        assert_eq!(change(&tube, 2), BEGUN);
         for steps in 1..=2 {
             queue.flush().unwrap();
             let copy = home.path().join(steps.to_string());
@@ -524,7 +532,7 @@ mod tests {
             assert_eq!(again.take_many(3 * GROUPS).unwrap().len(), GROUPS);
             assert_eq!(opened.check().unwrap(), [""; 0]);
             opened.close().unwrap();
-            assert!(core.apply(&FollowOptions { tube: tube.number }).unwrap().0);
+            assert!(core.apply(&FollowOptions { tube: Some(tube.number) }).unwrap().0);
         }
         queue.close().unwrap();
     }

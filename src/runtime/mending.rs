@@ -3,7 +3,7 @@
 //! It decides nothing about rows.
 
 use crate::engine::mend::{Mend, RepairPlan};
-use crate::engine::sweep::Sweep;
+use crate::engine::sweep::{FollowOptions, Sweep};
 use crate::runtime::checkpointer::{checkpoint, look_for_room, unless_full};
 use crate::runtime::shared::Shared;
 use crate::store::{BaseTransaction, StoreFailure, WholeSnapshot, WrongCount};
@@ -69,10 +69,12 @@ fn rounds(core: &Shared, repairs: &mut Repairs, after: &mut dyn FnMut(usize)) ->
 
 /// Does some of the work that is left. Returns whether there is more.
 fn sweep(core: &Shared) -> Result<bool> {
-    match core.run(&Sweep, Durability::Relaxed) {
+    let swept = core.run(&Sweep, Durability::Relaxed);
+    let followed = core.run(&FollowOptions { tube: None }, Durability::Relaxed)?;
+    match swept {
         // Its row is mended by a later round.
-        Err(error) if error.kind() == ErrorKind::Damaged => Ok(false),
-        more => more,
+        Err(error) if error.kind() == ErrorKind::Damaged => Ok(followed),
+        more => more.map(|more| more || followed),
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::engine::Op;
 use crate::engine::due::WorkOff;
 use crate::engine::effects::NextDue;
-use crate::engine::sweep::Sweep;
+use crate::engine::sweep::{FollowOptions, Sweep};
 use crate::runtime::checkpointer::checkpoint;
 use crate::runtime::deadlines::Walk;
 use crate::runtime::pipeline::submit;
@@ -79,6 +79,8 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
     };
     parts.state.pass_on();
     note(submit_own(parts, &Sweep).map(|left| left == Some(true)));
+    parts.state.pass_on();
+    note(submit_own(parts, &FollowOptions { tube: None }).map(|left| left == Some(true)));
     // Before the due work, as in a verb: both may concern the same lease.
     for grace in parts.grace_timers.expired(parts.lease_now()) {
         parts.state.pass_on();

@@ -109,7 +109,10 @@ impl fmt::Display for WhyNot {
                 left(f, time)
             }
             Self::GroupBusy { group, in_flight } => {
-                write!(f, "of its group {group:?} {in_flight} are in flight, the most that may be")
+                write!(
+                    f,
+                    "of its group {group:?} {in_flight} are in flight, as many as may be or more"
+                )
             }
             Self::BehindInGroup { group, first } => {
                 write!(f, "task {first} of its group {group:?} comes first")

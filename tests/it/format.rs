@@ -341,7 +341,7 @@ fn a_change_of_options_is_read_after_each_of_its_steps() {
         }
         fs::write(copy.join("journal"), file).unwrap();
         let row = &read(&copy).unwrap().contents.tubes[&1];
-        followed.push((row.groups_before.is_some(), row.summed.map(|sum| sum.is_some())));
+        followed.push((row.groups_before.is_some(), row.unsummed.map(|sum| sum.is_some())));
         let queue = crate::open(&copy);
         assert_eq!(queue.check().unwrap(), [""; 0], "{cut}");
         queue.tick().unwrap();

@@ -16,10 +16,11 @@ use crate::engine::{follow, query};
 use crate::format::key::{self, Key, Range, ReportPart, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{
-    self, PayloadPlace, PendingGroups, PendingOptions, SettingRow, TaskRow, TubeRow, WorkRow,
+    self, PayloadPlace, PendingGroups, PendingOptions, PendingSum, SettingRow, TaskRow, TubeRow,
+    WorkRow,
 };
 use crate::format::{Deadline, Met, Tag, Value, View};
-use crate::words::clock::{Clock, ManualClock};
+use crate::words::clock::{Clock, ManualClock, NEVER};
 use crate::words::error::Result;
 use crate::words::options::TubeOptions;
 use crate::words::retention::Retention;
@@ -231,8 +232,8 @@ fn follows(rows: &mut Rows) {
     let options = &mut tube.row.options;
     options.in_flight = 2;
     options.keep_finished = Some(Retention::new().bytes(1 << 40));
-    let groups = Some(PendingGroups { before: 1, to: "a".into() });
-    let finished = Some((0, TaskId::new(0)));
+    let groups = Some(PendingGroups { before: 1, to: "a".into(), until: "b".into() });
+    let finished = Some(PendingSum { to: (0, TaskId::new(0)), until: (NEVER, TaskId::new(0)) });
     tube.row.pending = PendingOptions { groups, finished, ..PendingOptions::default() };
     rows.set(key::tube(tube.number), tube.row.encode());
     rows.set(follow::work_of(&tube), follow::work_row(&tube).encode());

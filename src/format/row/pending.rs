@@ -9,22 +9,32 @@ use crate::words::task::{State, TaskId};
 pub(crate) struct PendingOptions {
     /// Of how many tasks of a group may be in flight.
     pub(crate) groups: Option<PendingGroups>,
-    /// Of a limit of bytes that finished and buried tasks have got: the last task that the stored
-    /// sum of their bytes contains.
-    pub(crate) finished: Option<EndedAt>,
-    pub(crate) buried: Option<EndedAt>,
+    /// Of a limit of bytes that finished and buried tasks have got.
+    pub(crate) finished: Option<PendingSum>,
+    pub(crate) buried: Option<PendingSum>,
+}
+
+/// A change of how many tasks of a group may be in flight, that not all groups follow yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PendingGroups {
+    /// How many it was before: that is in force in the groups between the two others.
+    pub(crate) before: u32,
+    /// The last group, in the order of the keys, that follows.
+    pub(crate) to: String,
+    /// The last that has to. It does not change, so that the work ends however many come later.
+    pub(crate) until: String,
 }
 
 /// When a task has ended, and its id: its place in the index of tasks that have ended.
 pub(crate) type EndedAt = (u64, TaskId);
 
-/// A change of how many tasks of a group may be in flight, that not all groups follow yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PendingGroups {
-    /// How many it was before: that is in force in the groups that come later.
-    pub(crate) before: u32,
-    /// The last group, in the order of the keys, in which the new number is in force.
-    pub(crate) to: String,
+/// A sum of the bytes of tasks that have ended, that does not contain all yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PendingSum {
+    /// The last task that it contains of those that are added in turns.
+    pub(crate) to: EndedAt,
+    /// The last that has to be. It contains all that have ended later.
+    pub(crate) until: EndedAt,
 }
 
 impl PendingGroups {
@@ -33,12 +43,12 @@ impl PendingGroups {
         fn at(group: &str) -> (usize, &[u8]) {
             (group.len(), group.as_bytes())
         }
-        (at(group) > at(&self.to)).then_some(self.before)
+        (at(group) > at(&self.to) && at(group) <= at(&self.until)).then_some(self.before)
     }
 
     pub(super) fn field(&self) -> Value {
         let mut field = Packer::new();
-        field.u32(self.before).bytes(self.to.as_bytes());
+        field.u32(self.before).short(&self.to).short(&self.until);
         field.done()
     }
 
@@ -46,8 +56,30 @@ impl PendingGroups {
     pub(super) fn read(field: &[u8]) -> Option<Self> {
         let mut rest = Unpacker::new(field);
         let before = rest.u32().filter(|tasks| *tasks > 0)?;
-        let to = std::str::from_utf8(rest.rest()).ok()?;
-        (to.len() <= usize::from(u8::MAX)).then(|| Self { before, to: to.to_owned() })
+        let (to, until) = (rest.short()?.to_owned(), rest.short()?.to_owned());
+        rest.end(Self { before, to, until })
+    }
+}
+
+impl PendingSum {
+    /// Whether it contains the task of this place.
+    pub(crate) fn contains(&self, at: EndedAt) -> bool {
+        at <= self.to || at > self.until
+    }
+
+    pub(super) fn field(&self) -> Value {
+        let mut field = Packer::new();
+        for (time, id) in [self.to, self.until] {
+            field.u64(time).u64(id.get());
+        }
+        field.done()
+    }
+
+    pub(super) fn read(field: &[u8]) -> Option<Self> {
+        let mut rest = Unpacker::new(field);
+        let mut place = || Some((rest.u64()?, TaskId::new(rest.u64()?)));
+        let (to, until) = (place()?, place()?);
+        rest.end(Self { to, until })
     }
 }
 
@@ -57,10 +89,9 @@ impl PendingOptions {
         self.groups.is_some() || self.finished.is_some() || self.buried.is_some()
     }
 
-    /// The last task in a sum that does not contain all, of the tasks that have ended in this
-    /// state; `None` if it does, and for other states.
+    /// What is left of the sum of the tasks that have ended in this state.
     #[inline]
-    pub(crate) fn summed(&self, state: State) -> Option<EndedAt> {
+    pub(crate) fn sum(&self, state: State) -> Option<PendingSum> {
         match state {
             State::Done => self.finished,
             State::Buried => self.buried,
@@ -69,24 +100,11 @@ impl PendingOptions {
     }
 
     /// Sets it.
-    pub(crate) fn set_summed(&mut self, state: State, to: Option<EndedAt>) {
+    pub(crate) fn set_sum(&mut self, state: State, left: Option<PendingSum>) {
         match state {
-            State::Done => self.finished = to,
-            State::Buried => self.buried = to,
+            State::Done => self.finished = left,
+            State::Buried => self.buried = left,
             State::Ready | State::Delayed | State::Taken => {}
         }
     }
-}
-
-/// The field of such a place.
-pub(super) fn ended_field((time, id): EndedAt) -> Value {
-    let mut field = Packer::new();
-    field.u64(time).u64(id.get());
-    field.done()
-}
-
-pub(super) fn read_ended(field: &[u8]) -> Option<EndedAt> {
-    let mut rest = Unpacker::new(field);
-    let at = (rest.u64()?, TaskId::new(rest.u64()?));
-    rest.end(at)
 }

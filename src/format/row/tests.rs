@@ -477,31 +477,38 @@ fn what_is_pending_is_a_field() {
     let (name, run, made_priority) = ("t".into(), Run(8), 0);
     let (pause, void_to, extension) = (None, 0, Extension::default());
     let options = TubeOptions::default();
-    let groups = PendingGroups { before: 9, to: "bc".into() };
-    let before = ["", "a", "bc", "bd", "aaa"].map(|group| groups.before_in(group));
-    assert_eq!(before, [None, None, None, Some(9), Some(9)], "in the order of the keys");
+    let groups = PendingGroups { before: 9, to: "bc".into(), until: "aaa".into() };
+    let before = ["", "a", "bc", "bd", "aaa", "aab"].map(|group| groups.before_in(group));
+    assert_eq!(before, [None, None, None, Some(9), Some(9), None], "in the order of the keys");
     let pending = PendingOptions { groups: Some(groups), ..PendingOptions::default() };
     let tube = TubeRow { name, run, pause, void_to, made_priority, options, pending, extension };
     let row = tube.encode();
-    assert!(row.ends_with(&[0, 10, 0, 11, 0, 6, 0, 0, 0, 9, b'b', b'c']));
+    assert!(row.ends_with(b"\0\x0f\0\x0b\0\x0b\0\0\0\x09\x02bc\x03aaa"));
     assert_eq!(TubeRow::decode(&row), Some(tube.clone()));
-    assert_eq!(["bc", "bd"].map(|group| tube.most_in_flight(group)), [1, 9]);
-    let (finished, buried) = (Some((1, TaskId::new(2))), Some((3, TaskId::new(4))));
+    assert_eq!(["bc", "bd", "aab"].map(|group| tube.most_in_flight(group)), [1, 9, 1]);
+    let place = |time, id| (time, TaskId::new(id));
+    let sum = PendingSum { to: place(2, 3), until: place(5, 6) };
+    let contains =
+        [(2, 3), (2, 4), (5, 6), (5, 7), (6, 1)].map(|(t, id)| sum.contains(place(t, id)));
+    assert_eq!(contains, [true, false, false, true, true]);
+    let (finished, buried) = (Some(sum), Some(PendingSum { until: place(7, 8), ..sum }));
     let both = PendingOptions { finished, buried, ..PendingOptions::default() };
     let states = [State::Done, State::Buried, State::Ready];
-    assert_eq!(states.map(|state| both.summed(state)), [finished, buried, None]);
+    assert_eq!(states.map(|state| both.sum(state)), [finished, buried, None]);
     let summing = TubeRow { pending: both, ..tube.clone() };
     let row = summing.encode();
-    let field = |number, time, id| {
-        let (mut field, ends) = (vec![0, number, 0, 16], [time, id].map(u64::to_be_bytes));
-        field.extend(ends.as_flattened());
+    let field = |number, ends: [u64; 4]| {
+        let mut field = vec![0, number, 0, 32];
+        field.extend(ends.map(u64::to_be_bytes).as_flattened());
         field
     };
-    assert!(row.ends_with(&[&[0, 40][..], &field(12, 1, 2), &field(13, 3, 4)].concat()));
+    let fields = [field(12, [2, 3, 5, 6]), field(13, [2, 3, 7, 8])].concat();
+    assert!(row.ends_with(&[&[0, 72][..], &fields].concat()));
     assert_eq!(TubeRow::decode(&row), Some(summing));
-    let groups = [&[0, 0, 0, 0, b'b'][..], &[0, 0, 9], &[0, 0, 0, 9, 0xff], &[1; 260]];
+    let groups =
+        [&[0, 0, 0, 0, 1, b'b', 1, b'b'][..], &[0, 0, 9], &[0, 0, 0, 9, 1, 0xff, 0], &[1; 260]];
     let wrong = groups.map(|field| (11, field)).into_iter();
-    for (number, field) in wrong.chain([(12, &[0; 15][..]), (13, &[0; 17]), (13, &[])]) {
+    for (number, field) in wrong.chain([(12, &[0; 31][..]), (13, &[0; 33]), (13, &[])]) {
         let mut extension = Extension::default();
         assert!(extension.set(number, field));
         let wrong = TubeRow { pending: PendingOptions::default(), extension, ..tube.clone() };

@@ -236,16 +236,17 @@ pub(crate) struct TubeRow {
     pub(crate) drops: bool,
     /// Whether it has an index of kinds.
     pub(crate) kinds: bool,
-    /// `in_flight` before a change, and the last group in which it is not in force any more.
-    pub(crate) groups_before: Option<(u32, String)>,
-    /// Time and id of the last finished and the last buried task in a sum without those after it.
-    pub(crate) summed: [Option<(u64, u64)>; 2],
+    /// `in_flight` before a change; it is in force after the one group, up to the other.
+    pub(crate) groups_before: Option<(u32, [String; 2])>,
+    /// Of finished and of buried tasks: those after the one time and id, up to the other, are not
+    /// in the sum.
+    pub(crate) unsummed: [Option<[(u64, u64); 2]>; 2],
 }
 
 impl TubeRow {
     /// Whether rows are to follow a change of its options.
     pub(crate) fn is_followed(&self) -> bool {
-        self.groups_before.is_some() || self.summed.iter().any(Option::is_some)
+        self.groups_before.is_some() || self.unsummed.iter().any(Option::is_some)
     }
 }
 
@@ -484,7 +485,7 @@ impl Bytes<'_> {
             drops: false,
             kinds: false,
             groups_before: None,
-            summed: [None, None],
+            unsummed: [None, None],
             lapse: None,
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
@@ -518,7 +519,9 @@ impl Bytes<'_> {
                     11 => row.groups_before = Some(Bytes(bytes).groups_before()?),
                     12 | 13 => {
                         let mut rest = Bytes(bytes);
-                        row.summed[usize::from(number - 12)] = Some((rest.u64()?, rest.u64()?));
+                        let to = (rest.u64()?, rest.u64()?);
+                        let until = (rest.u64()?, rest.u64()?);
+                        row.unsummed[usize::from(number - 12)] = Some([to, until]);
                         rest.end()?;
                     }
                     3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
@@ -538,12 +541,13 @@ impl Bytes<'_> {
         Ok((step, jitter))
     }
 
-    fn groups_before(mut self) -> Read<(u32, String)> {
-        let (before, length) = (self.u32()?, self.0.len());
-        ensure(before > 0 && length < 256, || format!("{before} before {length} bytes"))?;
-        let group = self.string(length)?;
+    fn groups_before(mut self) -> Read<(u32, [String; 2])> {
+        let before = self.u32()?;
+        ensure(before > 0, || "no task was in flight before".into())?;
+        let mut group = || self.u8().and_then(|length| self.string(usize::from(length)));
+        let groups = [group()?, group()?];
         self.end()?;
-        Ok((before, group))
+        Ok((before, groups))
     }
 
     fn kept(mut self) -> Read<Kept> {

@@ -601,7 +601,7 @@ fn lines(
         // In the order of their keys.
         let at = |group: &str| (group.len(), group.as_bytes().to_vec());
         let most = match &runs[&run].groups_before {
-            Some((before, to)) if at(group) > at(to) => *before,
+            Some((before, [to, until])) if at(group) > at(to) && at(group) <= at(until) => *before,
             _ => runs[&run].in_flight,
         };
         if let Some((place, id)) = first.filter(|_| in_flight < u64::from(most)) {
@@ -622,7 +622,8 @@ fn kept(runs: &BTreeMap<u32, &TubeRow>, tasks: &BTreeMap<(u32, u64), Stored>, de
             State::Buried { time, .. } => (1, 0x18, *time, 0),
             _ => continue,
         };
-        if runs[run].summed[limits].is_some_and(|last| (time, *id) > last) {
+        let at = (time, *id);
+        if runs[run].unsummed[limits].is_some_and(|[to, until]| at > to && at <= until) {
             continue;
         }
         if runs[run].kept[limits].is_some_and(|[_, _, bytes]| bytes != u64::MAX) {

@@ -12,8 +12,9 @@ use crate::engine::settle::Settle;
 use crate::engine::sweep::{FollowOptions, Sweep};
 use crate::engine::take::{Claim, Delivery, Take, TakeGroup};
 use crate::engine::tubes::Truncate;
-use crate::format::row::{PendingGroups, PendingOptions, TubeRow};
+use crate::format::row::{PendingGroups, PendingOptions, PendingSum, TubeRow};
 use crate::format::{Tag, key, row};
+use crate::words::clock::NEVER;
 use crate::words::error::ErrorKind;
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::options::TubeOptions;
@@ -22,6 +23,10 @@ use crate::words::setting::SettingValue;
 use crate::words::task::{Reason, TaskId, Ticket};
 use crate::words::verb::{Release, Verdict};
 use std::collections::BTreeSet;
+
+const BEGUN: Changed = Changed::Done { is_any: true, is_left: true };
+/// The value is in force, and rows still follow.
+const AGAIN: Changed = Changed::Done { is_any: false, is_left: true };
 
 /// More than two sweeps.
 const MANY: usize = 2 * SWEEP_TASKS + 9;
@@ -101,6 +106,13 @@ impl Scene {
         self.took(handed);
     }
 
+    fn take_group(&mut self, group: &str) -> bool {
+        let handed = self.tried(&TakeGroup { tube: 1, group, holder: 0 });
+        let is_any = handed.as_ref().is_some_and(Option::is_some);
+        self.took(handed.flatten());
+        is_any
+    }
+
     fn settle(&mut self, verdict: Verdict<'_>) {
         if self.in_hand.is_empty() {
             return;
@@ -122,8 +134,7 @@ impl Scene {
             0 => self.put(is_grouped.then_some(&name)),
             1 => self.take(1),
             2 | 3 if is_grouped => {
-                let handed = self.tried(&TakeGroup { tube: 1, group: &name, holder: 0 });
-                self.took(handed.flatten());
+                self.take_group(&name);
             }
             4 => {
                 let at = self.below(self.ids.len());
@@ -145,11 +156,18 @@ impl Scene {
     /// One step of the change. Returns whether there was any.
     fn step(&mut self) -> bool {
         let before = self.played.rows.reads.get();
-        let is_any = self.played.run(&FollowOptions { tube: 1 }).unwrap();
+        let is_any = self.played.run(&FollowOptions { tube: Some(1) }).unwrap();
         let reads = self.played.rows.reads.get() - before;
         assert!(reads <= 12 * SWEEP_TASKS as u64, "{reads}");
         self.agrees();
         is_any
+    }
+
+    /// What the timer does. Returns whether there may be more.
+    fn sweep(&mut self) -> bool {
+        let swept = self.played.run(&Sweep).unwrap();
+        let followed = self.played.run(&FollowOptions { tube: None }).unwrap();
+        swept || followed
     }
 
     /// The other steps, with verbs between them. Returns how many they were.
@@ -179,9 +197,7 @@ impl Scene {
         }
         // Of each group one is in flight at least.
         for number in 0..MANY {
-            let name = group(number);
-            let handed = scene.tried(&TakeGroup { tube: 1, group: &name, holder: 0 });
-            scene.took(handed.flatten());
+            scene.take_group(&group(number));
         }
         scene
     }
@@ -204,12 +220,13 @@ fn groups_follow_a_change_of_in_flight() {
     for (chance, (before, after)) in [(1, 3), (3, 1), (2, 4), (4, 2)].into_iter().enumerate() {
         let mut scene = Scene::grouped(before, chance as u64);
         let turns = scene.played.rows.keys(Tag::Turn).len();
-        assert_eq!(scene.set("in_flight", i64::from(after)), Changed::Begun);
+        assert_eq!(scene.set("in_flight", i64::from(after)), BEGUN);
         let pending = scene.row().pending.groups.unwrap();
         assert_eq!(pending.before, before);
         assert_eq!(scene.set("in_flight", 9), Changed::NotYet, "one after the other");
         assert_eq!(scene.row().options.in_flight, after);
-        assert_eq!(scene.set("priority", 3), Changed::Begun, "another option");
+        assert_eq!(scene.set("priority", 3), Changed::ALL, "another option");
+        assert_eq!(scene.set("in_flight", i64::from(after)), AGAIN, "it is set, not followed");
         let mut quiet = scene.again();
         let steps = (0..9).take_while(|_| quiet.step()).count();
         assert_eq!(steps, 2, "the op of the change does the first of three");
@@ -221,6 +238,48 @@ fn groups_follow_a_change_of_in_flight() {
     }
 }
 
+/// Regression: each step came only to the end of a sweep, and a group or a task that came later was
+/// waited for as well. So a tube in which more came than a step reads never ended a change.
+#[test]
+fn what_comes_after_a_change_follows_at_once() {
+    let mut scene = Scene::grouped(1, 5);
+    assert_eq!(scene.set("in_flight", 2), BEGUN);
+    let mut later = 0..;
+    let mut steps = 0;
+    while scene.step() {
+        steps += 1;
+        for number in later.by_ref().take(SWEEP_TASKS + 9) {
+            let name = format!("later {number:09}");
+            scene.put(Some(&name));
+            assert!(scene.take_group(&name));
+        }
+        let name = format!("later {:09}", 1);
+        (0..2).for_each(|_| scene.put(Some(&name)));
+        let taken = [scene.take_group(&name), scene.take_group(&name)];
+        assert_eq!(taken, [steps == 1, false], "the new number");
+        scene.agrees();
+    }
+    assert_eq!(steps, 2);
+
+    let all = Retention::new().count(1 << 20);
+    let mut scene = Scene::ended(TubeOptions::default().keep_finished(all), 6);
+    assert_eq!(scene.set("keep_finished", all.bytes(1 << 40)), BEGUN);
+    let mut steps = 0;
+    while scene.step() {
+        steps += 1;
+        let before = kept(&scene.played.rows, Tag::Done).unwrap();
+        (0..SWEEP_TASKS + 9).for_each(|_| scene.put(None));
+        scene.take(2 * MANY);
+        while !scene.in_hand.is_empty() {
+            scene.settle(Verdict::Ack);
+        }
+        let added = kept(&scene.played.rows, Tag::Done).unwrap() - before;
+        assert!(added >= (SWEEP_TASKS + 9) as u64 * 7, "{added}");
+        scene.agrees();
+    }
+    assert_eq!(steps, 2);
+}
+
 #[test]
 fn a_change_that_few_groups_follow_leaves_nothing() {
     let mut scene = Scene::new(TubeOptions::default(), 7);
@@ -229,7 +288,7 @@ fn a_change_that_few_groups_follow_leaves_nothing() {
     }
     scene.take(MANY);
     for (after, turns) in [(2, SWEEP_TASKS), (1, 0), (3, SWEEP_TASKS)] {
-        assert_eq!(scene.set("in_flight", after), Changed::All);
+        assert_eq!(scene.set("in_flight", after), Changed::ALL);
         assert_eq!(scene.played.rows.keys(Tag::Turn).len(), turns);
         assert_eq!(scene.row().pending, PendingOptions::default());
     }
@@ -239,9 +298,9 @@ fn a_change_that_few_groups_follow_leaves_nothing() {
 #[test]
 fn a_sweep_and_a_truncate_end_a_change() {
     let mut scene = Scene::grouped(1, 5);
-    assert_eq!(scene.set("in_flight", 2), Changed::Begun);
+    assert_eq!(scene.set("in_flight", 2), BEGUN);
     let mut swept = scene.again();
-    while swept.played.run(&Sweep).unwrap() {
+    while swept.sweep() {
         swept.agrees();
     }
     assert!(swept.step() || swept.played.rows.keys(Tag::Work).is_empty());
@@ -249,7 +308,7 @@ fn a_sweep_and_a_truncate_end_a_change() {
     scene.agrees();
     assert_eq!(scene.row().pending, PendingOptions::default());
     scene.put(Some("a"));
-    while scene.played.run(&Sweep).unwrap() {
+    while scene.sweep() {
         scene.agrees();
     }
     assert!(scene.played.rows.keys(Tag::Work).is_empty());
@@ -267,8 +326,8 @@ fn a_sum_of_bytes_follows_a_limit() {
     for chance in 1..3 {
         let options = TubeOptions::default().keep_finished(many).keep_buried(many);
         let mut scene = Scene::ended(options, chance);
-        assert_eq!(scene.set("keep_finished", many.bytes(1 << 40)), Changed::Begun);
-        assert_eq!(scene.set("keep_buried", many.bytes(1 << 40)), Changed::Begun);
+        assert_eq!(scene.set("keep_finished", many.bytes(1 << 40)), BEGUN);
+        assert_eq!(scene.set("keep_buried", many.bytes(1 << 40)), BEGUN);
         let mut lost = scene.again();
         let mut quiet = scene.again();
         assert_eq!((0..9).take_while(|_| quiet.step()).count(), 4, "two for each");
@@ -278,11 +337,12 @@ fn a_sum_of_bytes_follows_a_limit() {
         assert!(scene.follow(false) >= 4);
 
         // Lost before all is summed.
-        assert_eq!(lost.set("keep_finished", many), Changed::Begun, "the other goes on");
-        assert_eq!(lost.set("keep_buried", many), Changed::All);
+        assert_eq!(lost.set("keep_finished", many), Changed::ALL);
+        assert!(lost.row().pending.buried.is_some(), "the other goes on");
+        assert_eq!(lost.set("keep_buried", many), Changed::ALL);
         assert_eq!([Tag::Done, Tag::Buried].map(|tag| kept(&lost.played.rows, tag)), [None; 2]);
         assert!(lost.played.rows.keys(Tag::Work).is_empty());
-        assert_eq!(lost.set("keep_buried", many.bytes(1)), Changed::Begun);
+        assert_eq!(lost.set("keep_buried", many.bytes(1)), BEGUN);
         assert!(lost.follow(false) >= 2);
         let before = lost.played.rows.keys(Tag::Buried).len();
         lost.put(None);
@@ -299,8 +359,8 @@ fn a_sum_of_bytes_follows_a_limit() {
 fn a_tube_that_keeps_tasks_again_sums_those_that_it_has() {
     let kept_all = Retention::new().count(1 << 20);
     let mut scene = Scene::ended(TubeOptions::default().keep_finished(kept_all), 3);
-    assert_eq!(scene.set("keep_finished", SettingValue::Nothing), Changed::All);
-    assert_eq!(scene.set("keep_finished", Retention::new().bytes(1 << 40)), Changed::Begun);
+    assert_eq!(scene.set("keep_finished", SettingValue::Nothing), Changed::ALL);
+    assert_eq!(scene.set("keep_finished", Retention::new().bytes(1 << 40)), BEGUN);
     assert!(scene.follow(false) >= 2);
     assert!(kept(&scene.played.rows, Tag::Done).is_some());
 }
@@ -310,18 +370,21 @@ fn a_tube_that_keeps_tasks_again_sums_those_that_it_has() {
 #[test]
 fn a_wrong_place_of_a_change_is_found_and_mended() {
     let wrong_groups = |to: &str, before| PendingOptions {
-        groups: Some(PendingGroups { before, to: to.to_owned() }),
+        groups: Some(PendingGroups { before, to: to.to_owned(), until: "xxxxxxxxxxxxxx".into() }),
         ..PendingOptions::default()
     };
     let sums = |last: u64| PendingOptions {
-        finished: Some((last, TaskId::new(last))),
+        finished: Some(PendingSum {
+            to: (last, TaskId::new(last)),
+            until: (NEVER, TaskId::new(0)),
+        }),
         ..PendingOptions::default()
     };
     let mut grouped = Scene::grouped(1, 2);
-    assert_eq!(grouped.set("in_flight", 2), Changed::Begun);
+    assert_eq!(grouped.set("in_flight", 2), BEGUN);
     let many = Retention::new().count(1 << 20);
     let mut ended = Scene::ended(TubeOptions::default().keep_finished(many), 2);
-    assert_eq!(ended.set("keep_finished", many.bytes(1 << 40)), Changed::Begun);
+    assert_eq!(ended.set("keep_finished", many.bytes(1 << 40)), BEGUN);
     let nothing = PendingOptions::default;
     let wrong = [
         (&grouped, wrong_groups("", 1)),
