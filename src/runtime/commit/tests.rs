@@ -1,6 +1,11 @@
 //! Numbers are reserved on the disk before a caller sees one.
 
 use super::*;
+use crate::engine::new_row::NewRow;
+use crate::engine::put::PutTasks;
+use crate::engine::settle::Settle;
+use crate::engine::take::Take;
+use crate::engine::tubes::{Create, Exists};
 use crate::format::layer::WriteSet;
 use crate::format::{RowOp, Value, key};
 use crate::runtime::group_commit::GroupCommit;
@@ -8,7 +13,9 @@ use crate::store::{Access, Clocks, Config, Folder, MetaDelta, Store, StoreFailur
 use crate::words::clock::ManualClock;
 use crate::words::limits::JOURNAL_BYTES_MIN;
 use crate::words::limits::{NUMBER_BLOCK, TRANSACTION_NUMBERS};
+use crate::words::options::TubeOptions;
 use crate::words::sync::Arc;
+use crate::words::verb::Verdict;
 use std::ops::ControlFlow;
 
 fn opened(path: &std::path::Path) -> Opened {
@@ -85,4 +92,53 @@ fn numbers_are_drawn_while_the_ring_is_full() {
     state.store.checkpoint().unwrap();
     state.draw(more, &gate).unwrap();
     assert!(state.numbers.left().covers(more));
+}
+
+/// Both need space in the ring, and a put has to wait for a checkpoint: an ack still gets it.
+#[test]
+fn an_ack_goes_before_a_put_that_waits_for_the_ring() {
+    let home = tempfile::tempdir().unwrap();
+    let opened = opened(&home.path().join("q"));
+    let clock = ManualClock::new();
+    let gate = GroupCommit::new(opened.store.journal(), opened.store.health.clone());
+    let mut state = EngineState::new(opened);
+    let hub = Hub::default();
+    let env = CommitEnv { clock: &clock, hub: &hub, gate: &gate };
+    let options = TubeOptions::default();
+    let create = Create { name: "t", options: &options, exists: Exists::Refuse };
+    let tube = done(&mut state, &env, &create).unwrap().number;
+    let put = PutTasks {
+        tube,
+        tasks: &[NewRow { payload: &[7; 400], ..NewRow::PLAIN }],
+        staged: &[],
+        is_batch: false,
+        payload_bytes_max: 1 << 20,
+        durable_bytes_max: u64::MAX,
+        others_wait: false,
+    };
+    for _ in 0..9 {
+        done(&mut state, &env, &put).unwrap();
+    }
+    let taken = done(&mut state, &env, &Take { tube, most: 9, holder: 0 }).unwrap();
+    for task in taken {
+        // What a rest of a page leaves is used as well.
+        while done(&mut state, &env, &put).is_some() {}
+        let settle = Settle { tube, tickets: &[task.ticket()], verdict: Verdict::Ack };
+        done(&mut state, &env, &settle).expect("the ack has space");
+    }
+    state.store.checkpoint().unwrap();
+    done(&mut state, &env, &put).expect("there is space after a checkpoint");
+}
+
+/// What the op did; `None` if it has to wait for space in the ring.
+fn done<O: Op>(state: &mut EngineState, env: &CommitEnv<'_>, op: &O) -> Option<O::Done> {
+    loop {
+        match state.execute(op, &mut Attempts::default(), env) {
+            Ok((done, _)) => return Some(done),
+            Err(Undone::TryAfter(After::Numbers(mark))) => env.gate.wait(mark).unwrap(),
+            Err(Undone::TryAfter(After::Yield)) => {}
+            Err(Undone::TryAfter(After::JournalSpace)) => return None,
+            Err(_) => panic!("it is refused"),
+        }
+    }
 }
