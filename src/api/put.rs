@@ -244,20 +244,6 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
         self
     }
 
-    /// With this tag, after those that it has, see [`Tube::tag`]. A batch gives it to each of its
-    /// tasks that is put without tags. A task that is put again and is given tags has these instead
-    /// of its own.
-    pub fn tag(mut self, tag: &'a str) -> Self {
-        self.extras.get_or_insert_default().tags.push(tag);
-        self
-    }
-
-    /// With these tags, after those that it has, as [`tag`](NewTask::tag).
-    pub fn tags(mut self, tags: impl IntoIterator<Item = &'a str>) -> Self {
-        self.extras.get_or_insert_default().tags.extend(tags);
-        self
-    }
-
     /// The most attempts of this task, instead of its tube's: a take counts as one, and after the
     /// last one fails it is buried as exhausted. 0: no limit.
     ///

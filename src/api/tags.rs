@@ -1,17 +1,22 @@
 //! The tags of tasks: given and taken on a living task, and the listings by tag.
 
+use crate::api::lease::{Lease, Task};
+use crate::api::put::NewTask;
 use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
+use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
+use crate::engine::log::Logged;
+use crate::engine::tag_counts;
 use crate::engine::tag_task::TagTask;
-use crate::engine::tags;
 use crate::runtime::tagged::{TagWalk, TopWalk};
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
+use crate::words::limits::TAGS_GIVEN_MAX;
 use crate::words::macros::debug;
 use crate::words::sync::Arc;
-use crate::words::tags::TagCount;
+use crate::words::tags::{TagCount, check, check_given};
 use crate::words::task::{TaskId, TaskSummary};
 
 /// The tags of a task.
@@ -19,7 +24,8 @@ impl<T: ?Sized> Tube<T> {
     /// Adds tags to a task, in any state, after those that it has: short texts by which
     /// [`Queue::tagged`] finds it again. A tag that it has stays at its place, with its time. A
     /// task keeps its tags when it moves to another tube, when it is put again without tags, and as
-    /// long as its tube [keeps](crate::TubeOptions::keep_finished) the finished task.
+    /// long as its tube [keeps](crate::TubeOptions::keep_finished) the finished task. Returns the
+    /// tags that it has then, in their order.
     ///
     /// Each tag is stored in some small rows beside the task, which a task without tags does not
     /// have.
@@ -31,9 +37,8 @@ impl<T: ?Sized> Tube<T> {
     /// let queue = Queue::in_memory()?;
     /// let tube = queue.tube("letters")?;
     /// let id = tube.task(b"hello").tag("home").put()?;
-    /// tube.tag(id, &["urgent", "home"])?;
-    /// assert_eq!(tube.peek(id)?.tags, ["home", "urgent"]);
-    /// tube.untag(id, &["home", "absent"])?;
+    /// assert_eq!(tube.tag(id, ["urgent", "home"])?, ["home", "urgent"]);
+    /// assert_eq!(tube.untag(id, ["home", "absent"])?, ["urgent"]);
     /// assert_eq!(tube.peek(id)?.tags, ["urgent"]);
     /// # Ok(())
     /// # }
@@ -42,23 +47,169 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for a tag that is empty, longer than 255 bytes or has
     /// control characters; [`TooLarge`](ErrorKind::TooLarge) for more than 64 tags of a task, or
-    /// more than 4 KiB of them; [`TaskNotFound`](ErrorKind::TaskNotFound);
+    /// more than 4 KiB of them, and for more than 1024 tags in one call, those that are given twice
+    /// among them; [`TaskNotFound`](ErrorKind::TaskNotFound);
     /// [`WrongTube`](ErrorKind::WrongTube) if it is in another tube;
     /// [`DiskFull`](ErrorKind::DiskFull); [`Full`](ErrorKind::Full) if temporary tubes hold as many
     /// bytes as they may; as [`delete`](Tube::delete).
-    pub fn tag(&self, id: TaskId, tags: &[&str]) -> Result<()> {
-        let op = TagTask { tube: self.number, id, tags, is_added: true };
-        self.name_task_errors("tag", id, self.hold.core.run(&op, self.durability))
+    pub fn tag(
+        &self,
+        id: TaskId,
+        tags: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Vec<String>> {
+        let after = with_tags(tags, |tags| {
+            check(tags)?;
+            self.change_tags(id, tags, true)
+        });
+        self.name_task_errors("tag", id, after)
     }
 
     /// Removes tags from a task, as [`tag`](Tube::tag) adds them. One that it does not have is not
-    /// missed. It is not refused on a full disk.
+    /// missed. It is not refused on a full disk. Returns the tags that it has then.
     ///
     /// # Errors
-    /// As [`delete`](Tube::delete).
-    pub fn untag(&self, id: TaskId, tags: &[&str]) -> Result<()> {
-        let op = TagTask { tube: self.number, id, tags, is_added: false };
-        self.name_task_errors("untag", id, self.hold.core.run(&op, self.durability))
+    /// [`TooLarge`](ErrorKind::TooLarge) for more than 1024 tags in one call; as
+    /// [`delete`](Tube::delete).
+    pub fn untag(
+        &self,
+        id: TaskId,
+        tags: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Vec<String>> {
+        let after = with_tags(tags, |tags| self.change_tags(id, tags, false));
+        self.name_task_errors("untag", id, after)
+    }
+
+    fn change_tags(&self, id: TaskId, tags: &[&str], is_added: bool) -> Result<Vec<String>> {
+        let op = TagTask { tube: self.number, which: Logged::ById(id), tags, is_added };
+        self.hold.core.run(&op, self.durability)
+    }
+}
+
+/// The tags that a call was given, as an op takes them.
+fn with_tags<R>(
+    tags: impl IntoIterator<Item = impl AsRef<str>>,
+    run: impl FnOnce(&[&str]) -> Result<R>,
+) -> Result<R> {
+    // One more than a call takes shows that it was given too many.
+    let tags: Vec<_> = tags.into_iter().take(TAGS_GIVEN_MAX + 1).collect();
+    let tags: Vec<&str> = tags.iter().map(AsRef::as_ref).collect();
+    check_given(&tags)?;
+    run(&tags)
+}
+
+impl TicketHandle {
+    /// As [`Lease::tag`](crate::Lease::tag).
+    ///
+    /// # Errors
+    /// As [`Lease::tag`](crate::Lease::tag).
+    pub fn tag(&self, tags: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<String>> {
+        let after = with_tags(tags, |tags| {
+            check(tags)?;
+            self.change_tags(tags, true)
+        });
+        after.map_err(|error| self.named(error, "tag"))
+    }
+
+    /// As [`Lease::untag`](crate::Lease::untag).
+    ///
+    /// # Errors
+    /// As [`Lease::untag`](crate::Lease::untag).
+    pub fn untag(&self, tags: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<String>> {
+        let after = with_tags(tags, |tags| self.change_tags(tags, false));
+        after.map_err(|error| self.named(error, "untag"))
+    }
+
+    fn change_tags(&self, tags: &[&str], is_added: bool) -> Result<Vec<String>> {
+        let op = TagTask { tube: self.number, which: Logged::Held(self.ticket), tags, is_added };
+        self.hold.core.run(&op, self.durability)
+    }
+}
+
+impl Lease {
+    /// Adds tags to the task, as [`Tube::tag`] does. Returns those that it has then.
+    ///
+    /// # Errors
+    /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease has ended; as [`Tube::tag`].
+    pub fn tag(&self, tags: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<String>> {
+        self.held.tag(tags)
+    }
+
+    /// Removes tags from the task, as [`Tube::untag`] does. Returns those that it has then.
+    ///
+    /// # Errors
+    /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease has ended; as [`Tube::untag`].
+    pub fn untag(&self, tags: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<String>> {
+        self.held.untag(tags)
+    }
+}
+
+impl<T: ?Sized> Task<T> {
+    /// As [`Lease::tag`].
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.task(b"hello").tag("home").put()?;
+    /// let task = tube.take()?;
+    /// assert_eq!(task.tag(["stamped"])?, ["home", "stamped"]);
+    /// assert_eq!(task.untag(["home"])?, ["stamped"]);
+    /// assert_eq!(task.tags()?, ["stamped"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Lease::tag`].
+    pub fn tag(&self, tags: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<String>> {
+        self.lease.tag(tags)
+    }
+
+    /// As [`Lease::untag`].
+    ///
+    /// # Errors
+    /// As [`Lease::untag`].
+    pub fn untag(&self, tags: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<String>> {
+        self.lease.untag(tags)
+    }
+}
+
+// What one task and a batch have in common.
+impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
+    /// With this tag, after those that it has, see [`Tube::tag`]. A batch gives it to each of its
+    /// tasks that is put without tags. A task that is put again and is given tags has these instead
+    /// of its own, in the order in which they are given; one that it had keeps its time.
+    pub fn tag(self, tag: &'a str) -> Self {
+        self.tags([tag])
+    }
+
+    /// With these tags, after those that it has, as [`tag`](NewTask::tag). No tags are given, too:
+    /// `tags([])` takes all tags from a task that is put again, and a task of a batch has none of
+    /// the batch's. At most 1024, those that are given twice among them.
+    ///
+    /// ```
+    /// use tubewell::{Conflict, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let put = || tube.task(b"hello").key("ada").on_conflict(Conflict::Replace);
+    /// let id = put().tags(["home", "urgent"]).put()?;
+    /// put().put()?; // keeps them
+    /// assert_eq!(tube.peek(id)?.tags, ["home", "urgent"]);
+    /// put().tags(["late", "home"]).put()?;
+    /// assert_eq!(tube.peek(id)?.tags, ["late", "home"]);
+    /// put().tags([]).put()?;
+    /// assert!(tube.peek(id)?.tags.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn tags(mut self, tags: impl IntoIterator<Item = &'a str>) -> Self {
+        let given = self.extras.get_or_insert_default().tags.get_or_insert_default();
+        // One more than are taken is refused by the put.
+        let left = (TAGS_GIVEN_MAX + 1).saturating_sub(given.len());
+        given.extend(tags.into_iter().take(left));
+        self
     }
 }
 
@@ -91,7 +242,7 @@ impl Queue {
     /// The tags that at least two tasks have, of all tubes and in every state, with the number of
     /// their tasks: the most used first, then by the tag. The numbers are stored, and the tags are
     /// read page by page in that order. A tag whose number changes in the meantime may be missed or
-    /// found twice.
+    /// found twice, and one whose number is damaged is left out.
     ///
     /// ```
     /// use tubewell::{Queue, Result};
@@ -118,9 +269,11 @@ impl Queue {
     /// task whose ttl is over until a verb in its tube, or the timer, has.
     ///
     /// # Errors
-    /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
+    /// [`Damaged`](ErrorKind::Damaged) if the stored number is, until [`repair`](Queue::repair)
+    /// has counted the tasks; [`Closed`](ErrorKind::Closed);
+    /// [`InTransaction`](ErrorKind::InTransaction).
     pub fn tag_count(&self, tag: &str) -> Result<u64> {
-        self.call("count a tag", |core| core.look(|view, _| tags::tasks(view, tag)))
+        self.call("count a tag", |core| core.look(|view, _| tag_counts::tasks(view, tag)))
     }
 }
 

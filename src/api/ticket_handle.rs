@@ -4,7 +4,7 @@ use crate::api::queue_inner::QueueInner;
 use crate::engine::context::damaged;
 use crate::engine::settle::{self, Adding, Settle};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{description, lapse};
+use crate::engine::{description, lapse, tags};
 use crate::format::row::{TakenRow, TaskRow};
 use crate::words::clock::{NEVER, Now};
 use crate::words::durability::Durability;
@@ -114,6 +114,19 @@ impl TicketHandle {
     pub fn details(&self) -> Result<BTreeMap<String, String>> {
         let details = self.read_with_tube(description::details);
         details.map_err(|error| self.named(error, "read the details"))
+    }
+
+    /// As [`Lease::tags`](crate::Lease::tags).
+    ///
+    /// # Errors
+    /// As [`Lease::tags`](crate::Lease::tags).
+    pub fn tags(&self) -> Result<Vec<String>> {
+        let tags = self.hold.core.look_at(|state, _| {
+            let (view, tube) = (&state.store, state.tube(self.number)?);
+            let (_, taken) = settle::held(view, &tube, self.ticket)?;
+            tags::read(view, tube.run(), self.ticket.id, &taken.head)
+        });
+        tags.map_err(|error| self.named(error, "read the tags"))
     }
 
     /// What the task's own row says, while the task is held.

@@ -33,8 +33,10 @@ impl Queue {
     /// [marked](crate::Event::is_tracked), so that [`EventFilter::tracked`] passes them alone. The
     /// id is stored in the queue. Returns whether it was not tracked before.
     ///
-    /// A queue tracks at most 10 000 ids, those of tasks that are gone among them. They are kept in
-    /// memory.
+    /// A queue tracks at most 10 000 ids, those of tasks that are gone among them: nothing but
+    /// `untrack` ends the tracking of an id, also not the end or the delete of its task. They are
+    /// kept in memory. Where many are tracked, untrack each once its end was seen, or those that
+    /// [`tracked`](Queue::tracked) lists without a task.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -74,8 +76,8 @@ impl Queue {
         self.call("track", |core| in_any_tube(id, core.track(id, self.hold.durability())))
     }
 
-    /// Tracks an id no more, of a task or of one that is gone. Returns whether it was tracked. It
-    /// is not refused on a full disk.
+    /// Tracks an id no more, of a task, also of a damaged one, or of one that is gone. Returns
+    /// whether it was tracked. It is not refused on a full disk.
     ///
     /// # Errors
     /// As [`track`](Queue::track), but an id that is not tracked is none.
@@ -86,7 +88,8 @@ impl Queue {
     }
 
     /// The tracked tasks, in the order of their ids, each as it is when the iterator comes to it,
-    /// and those that are gone. A damaged task is an error.
+    /// and those that are gone. A damaged task is an error. Where a task is gone, all tubes that
+    /// have tasks are looked into for it.
     pub fn tracked(&self) -> TrackedTasks {
         let (page, next) = (VecDeque::new(), Some(TaskId::new(0)));
         TrackedTasks { hold: self.hold.clone(), page, next }

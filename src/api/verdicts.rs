@@ -399,6 +399,12 @@ verdicts! {
         /// As [`passed`](Self::passed).
         details() -> Result<BTreeMap<String, String>>;
 
+        /// The [tags](crate::Tube::tag) of the task, in their order. Reads them from the queue.
+        ///
+        /// # Errors
+        /// As [`passed`](Self::passed).
+        tags() -> Result<Vec<String>>;
+
         /// Whether the lease is lost: a verdict would be refused, because the task was settled,
         /// buried, deleted or taken away, the lease's ttr passed, and its grace if the tube has
         /// one, or the tube or the session is gone. Also before a timer has handled that; true

@@ -11,7 +11,7 @@ use crate::format::row::TubeRow;
 use crate::format::{Met, RowOp, Value, View};
 use crate::words::clock::{Now, micros};
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
-use crate::words::limits::SWEEP_BYTES;
+use crate::words::limits::{SWEEP_BYTES, SWEEP_ROWS};
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -237,9 +237,11 @@ impl<'a> OpContext<'a> {
     }
 
     /// Whether a sweep ends here, because of the payload bytes that it has read for events, and for
-    /// calls that wait for the end of a task.
+    /// calls that wait for the end of a task, or because of the rows that it writes: of tasks with
+    /// many tags.
     pub(crate) fn is_sweep_long(&self) -> bool {
-        self.draft.effects.payload_bytes() >= SWEEP_BYTES
+        let draft = &self.draft;
+        draft.effects.payload_bytes() >= SWEEP_BYTES || draft.rows.layer.entries() >= SWEEP_ROWS
     }
 
     /// Writes a work row, which the timer handles.

@@ -4,9 +4,14 @@
 use crate::engine::effects::Effects;
 use crate::format::Range;
 use crate::format::feature::Needs;
+use crate::format::key::Run;
 use crate::format::layer::WriteSet;
 use crate::format::{Met, Value, View};
 use crate::words::error::Result;
+use std::collections::BTreeMap;
+
+/// By how many tasks the counts of tags change, of durable or of temporary tubes.
+pub(crate) type TagChanges = BTreeMap<(Run, Box<str>), i64>;
 
 /// The decision of an op.
 #[derive(Debug, Default)]
@@ -16,6 +21,8 @@ pub(crate) struct Decision {
     /// In a transaction: whether one of its ops adds tasks to a temporary tube.
     pub(crate) adds_temporary: bool,
     pub(crate) effects: Effects,
+    /// In a batch of puts with tags: by how many the counts of tags change, which it writes last.
+    pub(crate) tag_changes: Option<Box<TagChanges>>,
     /// The features that the rows need, if they need any.
     pub(crate) needs: Option<Needs>,
 }

@@ -9,13 +9,22 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::history::{HistoryEvent, check_line};
 use crate::words::task::{TaskId, Ticket};
 
-/// Which task a line is about.
+/// Which task a line, or a tag, is about.
 #[derive(Clone, Copy)]
 pub(crate) enum Logged {
     /// The one of this lease.
     Held(Ticket),
     /// This one, in any state.
     ById(TaskId),
+}
+
+impl Logged {
+    pub(crate) fn id(self) -> TaskId {
+        match self {
+            Self::Held(ticket) => ticket.id,
+            Self::ById(id) => id,
+        }
+    }
 }
 
 /// Adds a line to the history of a task. Its state stays.
@@ -37,10 +46,7 @@ impl Op for Log<'_> {
     }
 
     fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
-        match self.which {
-            Logged::Held(ticket) => vec![ticket.id],
-            Logged::ById(id) => vec![id],
-        }
+        vec![self.which.id()]
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {

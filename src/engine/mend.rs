@@ -14,9 +14,9 @@ use crate::engine::audit::{About, Fix, Sum};
 use crate::engine::context::{Op, OpContext, Repaired};
 use crate::engine::decision::{Decision, Over};
 use crate::engine::effects::NextDue;
-use crate::engine::failures;
 use crate::engine::query;
 use crate::engine::repair::Repair;
+use crate::engine::{failures, tag_counts};
 use crate::format::key::{self, Key};
 use crate::format::row::{self, Counters};
 use crate::format::{Tag, Value, View};
@@ -147,6 +147,7 @@ fn apply(ctx: &mut OpContext<'_>, finding: &Planned) -> Mended {
         Fix::Unkept(number, id) => tasks::set_aside(ctx, (*number, *id), tasks::PAYLOAD_NOT_KEPT),
         Fix::Fresh(number, key) => tasks::unfresh(ctx, *number, key),
         Fix::Reports(number, id) => progress::count(ctx, *number, *id),
+        Fix::Tags(number, id, found) => progress::tags(ctx, (*number, *id), found),
         Fix::Lease(number, id) => tasks::give_back(ctx, *number, *id),
         Fix::Payload(run, id, pieces, missing) => {
             let number = match finding.about {
@@ -228,6 +229,8 @@ fn correct(ctx: &mut OpContext<'_>, sum: &Sum) -> Mended {
     };
     match is {
         0 if row.is_none() => return Ok(None),
+        // With the place of the tag among the top ones.
+        is if tag_counts::correct(ctx, &sum.key, is)? => {}
         0 => ctx.remove(key::copy(&sum.key)),
         is => ctx.set(key::copy(&sum.key), row::number(is))?,
     }

@@ -27,6 +27,7 @@ pub(crate) mod stored;
 pub(crate) mod lookup;
 pub(crate) mod fresh;
 pub(crate) mod reports;
+pub(crate) mod tag_counts;
 pub(crate) mod tags;
 pub(crate) mod last_change;
 pub(crate) mod query;

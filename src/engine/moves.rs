@@ -119,7 +119,7 @@ impl Op for MoveFailed<'_> {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<MovedFailed> {
         let (mut done, mut bytes) = (MovedFailed::default(), 0);
         for (from, id) in self.tasks {
-            if bytes >= PAGE_BYTES {
+            if bytes >= PAGE_BYTES || ctx.is_sweep_long() {
                 break;
             }
             let length = self.bytes_of(ctx, *from, *id)?;
@@ -319,10 +319,9 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// The tags that the put gives.
-    fn given_tags(&self) -> &[&str] {
-        let extras = self.which.given().and_then(|given| given.extras);
-        extras.map_or(&[], |extras| &extras.tags)
+    /// The tags that the put gives, perhaps none; `None` if it does not speak of tags.
+    fn given_tags(&self) -> Option<&[&str]> {
+        self.which.given()?.extras?.tags.as_deref()
     }
 
     /// At the back, unless the put says where.

@@ -44,7 +44,8 @@ pub(crate) struct Extras<'a> {
     /// The extension of the task's row, with the labels.
     section: Option<Value>,
     pub(crate) retry: RetryTerms,
-    pub(crate) tags: Vec<&'a str>,
+    /// Without any the task is put without tags, and one that is put again keeps its own.
+    pub(crate) tags: Option<Vec<&'a str>>,
     /// Only a task that is there already is put again.
     pub(crate) must_exist: bool,
 }
@@ -71,7 +72,7 @@ impl<'a> Extras<'a> {
     pub(crate) fn or(&self, common: &Extras<'a>) -> Self {
         let mut all = self.clone();
         all.retry = self.retry.or(common.retry);
-        if all.tags.is_empty() {
+        if all.tags.is_none() {
             all.tags.clone_from(&common.tags);
         }
         all.label(|labels| {
@@ -86,6 +87,10 @@ impl<'a> Extras<'a> {
 
     pub(crate) fn labels(&self) -> &Labels<'a> {
         &self.labels
+    }
+
+    pub(crate) fn tags(&self) -> &[&'a str] {
+        self.tags.as_deref().unwrap_or_default()
     }
 
     #[cold]
@@ -114,7 +119,7 @@ impl<'a> Extras<'a> {
             let text = format!("option backoff with kind {kind:?}");
             return Err(Error::new(ErrorKind::Unsupported).because(text));
         }
-        tags::check(self.tags.iter().copied())?;
+        tags::check(self.tags())?;
         self.check_labels()
     }
 
@@ -127,7 +132,7 @@ impl<'a> Extras<'a> {
     /// Whether the row of the task's state says more than its times.
     #[cold]
     pub(crate) fn has_terms(&self) -> bool {
-        self.retry != RetryTerms::default() || !self.tags.is_empty()
+        self.retry != RetryTerms::default() || !self.tags().is_empty()
     }
 
     /// The first state with the terms.
@@ -140,7 +145,7 @@ impl<'a> Extras<'a> {
     ) -> Result<TaskState> {
         let mut standing = standing.clone();
         retry::set(ctx, tube, standing.head_mut(), self.retry)?;
-        if !self.tags.is_empty() {
+        if !self.tags().is_empty() {
             say(standing.head_mut(), true)?;
         }
         Ok(standing)

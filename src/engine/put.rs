@@ -9,7 +9,7 @@ use crate::engine::pieces::{self, Staged, StagedPayload};
 use crate::engine::replace::{Replacement, generation_after};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, keys, kinds, lookup, query, tags, transition};
+use crate::engine::{fresh, keys, kinds, lookup, query, tag_counts, tags, transition};
 use crate::format::View;
 use crate::format::key::{Home, Order, Rank, Run};
 use crate::format::piece::Pieces;
@@ -95,20 +95,34 @@ impl Op for PutTasks<'_> {
         for (at, task) in self.tasks.iter().enumerate() {
             self.check(&tube, task).map_err(|error| self.at(error, at))?;
         }
+        if self.is_batch && self.tasks.iter().any(has_tags) {
+            tag_counts::begin_batch(ctx);
+            let done = self.put_all(ctx, &tube);
+            return tag_counts::end_batch(ctx, done);
+        }
+        self.put_all(ctx, &tube)
+    }
+}
+
+fn has_tags(task: &NewRow<'_>) -> bool {
+    task.extras.is_some_and(|extras| !extras.tags().is_empty())
+}
+
+impl PutTasks<'_> {
+    #[inline(always)]
+    fn put_all(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<SmallVec<[Put; 1]>> {
         // If pieces are written already, the ids are drawn too.
         let first = self.staged.first().map(|staged| staged.first);
         let mut done = SmallVec::with_capacity(self.tasks.len());
         for (at, task) in self.tasks.iter().enumerate() {
             let staged = self.staged.iter().find(|staged| staged.task == at);
             let id = first.map(|first| first + at as u64);
-            let put = self.put(ctx, &tube, task, (staged, id));
+            let put = self.put(ctx, tube, task, (staged, id));
             done.push(put.map_err(|error| self.at(error, at))?);
         }
         Ok(done)
     }
-}
 
-impl PutTasks<'_> {
     /// For which task the payload of this one is written in turns, before the put. `None` if it is
     /// not to be written before it.
     #[cold]
@@ -299,8 +313,8 @@ impl PutTasks<'_> {
             Some(extras) => {
                 termed = extras.start(ctx, tube, &standing)?;
                 kinds::add(ctx, tube, id, extras.labels().kind);
-                if !extras.tags.is_empty() {
-                    tags::put(ctx, tube, id, &extras.tags)?;
+                if !extras.tags().is_empty() {
+                    tags::put(ctx, tube, id, extras.tags())?;
                 }
                 &termed
             }

@@ -124,8 +124,11 @@ pub(crate) fn has(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<bool>
     }
 }
 
-/// Whether an id is tracked.
+/// Whether an id is tracked. Where none is, no row is read.
 pub(crate) fn is_tracked(view: &dyn View, id: TaskId) -> Result<bool> {
+    if view.count(Range::of(Tag::Tracked)) == 0 {
+        return Ok(false);
+    }
     // Only by `get`: a listing reads the rows beside a task by their keys.
     Ok(sound(view.get(&key::tracked(id)))?.flatten().is_some())
 }

@@ -1,8 +1,10 @@
 //! Tags that anyone gives to a task or takes from it, in any state, which stays.
 
 use crate::engine::context::{Op, OpContext};
+use crate::engine::log::Logged;
 use crate::engine::stored::TaskState;
-use crate::engine::{lookup, tags, transition};
+use crate::engine::tags::TagOwner;
+use crate::engine::{lookup, settle, tags, transition};
 use crate::words::error::Result;
 use crate::words::tags::check;
 use crate::words::task::{Cause, TaskId};
@@ -11,13 +13,14 @@ use crate::words::task::{Cause, TaskId};
 /// not have is not missed.
 pub(crate) struct TagTask<'a> {
     pub(crate) tube: u32,
-    pub(crate) id: TaskId,
+    pub(crate) which: Logged,
     pub(crate) tags: &'a [&'a str],
     pub(crate) is_added: bool,
 }
 
 impl Op for TagTask<'_> {
-    type Done = ();
+    /// The tags that it has then.
+    type Done = Vec<String>;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
@@ -27,15 +30,25 @@ impl Op for TagTask<'_> {
         self.is_added
     }
 
-    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
-        vec![self.id]
+    fn in_doubt(&self, _done: &Vec<String>) -> Vec<TaskId> {
+        vec![self.which.id()]
     }
 
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Vec<String>> {
         let tube = &*ctx.tube(self.tube)?;
-        let (stored, from) = lookup::find(ctx, tube, self.id)?;
+        let id = self.which.id();
+        if self.is_added {
+            check(self.tags)?;
+        }
+        let (stored, from) = match self.which {
+            Logged::Held(ticket) => {
+                let (stored, taken) = settle::held(ctx, tube, ticket)?;
+                (stored, TaskState::Taken(taken))
+            }
+            Logged::ById(id) => lookup::find(ctx, tube, id)?,
+        };
         let row = match from.head().is_tagged() {
-            true => tags::row_of(ctx, tube.run(), self.id)?,
+            true => tags::known_row(ctx, tube.run(), id)?,
             false => None,
         };
         let before = tags::tags_in(row.as_ref());
@@ -44,12 +57,13 @@ impl Op for TagTask<'_> {
             true => tags::add(&mut after, self.tags, ctx.now.queue),
             false => after.retain(|(tag, _)| !self.tags.contains(tag)),
         }
+        let names: Vec<&str> = after.iter().map(|(tag, _)| *tag).collect();
         if self.is_added {
-            check(self.tags.iter().copied())?;
-            check(after.iter().map(|(tag, _)| *tag))?;
+            check(&names)?;
         }
+        let names = names.into_iter().map(str::to_owned).collect();
         if before == after {
-            return Ok(());
+            return Ok(names);
         }
         let task = stored.task(tube)?;
         let mut to = match &from {
@@ -62,6 +76,8 @@ impl Op for TagTask<'_> {
         if from != to {
             transition::restate(ctx, &task, &from, &to)?;
         }
-        tags::write(ctx, (tube, self.id), &before, &after)
+        let at = TagOwner { tube, id };
+        tags::exchange(ctx, (at, &before), (at, &after))?;
+        Ok(names)
     }
 }

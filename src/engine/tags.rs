@@ -1,20 +1,19 @@
-//! The tags of tasks, in rows that go with the task, and how many tasks have each tag. A task
-//! without tags has no such row and no byte of it. Every way in which a task ends or moves comes
-//! through here, and only here are the counts changed.
+//! The tags of tasks, in rows that go with the task. A task without tags has no such row and no
+//! byte of it. Every way in which a task ends or moves comes through here, and nothing else says that a
+//! task has a tag or has it no more. How many tasks have it is counted elsewhere.
 
-use crate::engine::context::{OpContext, decoded, sound};
+use crate::engine::context::{OpContext, sound};
 use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::tag_counts::{count, remove_if_there};
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::extension::Extension;
 use crate::format::feature::TAGS;
-use crate::format::key::{self, Key, Run};
+use crate::format::key::{self, Run};
 use crate::format::row::{self, StoredTag, TagsRow, TaskProgress};
 use crate::format::{Range, Scan, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::{SEARCH_ROWS, TAGS_BYTES_MAX, TAGS_MAX};
 use crate::words::task::TaskId;
-
-/// The least number of tasks of a tag that stands among the top ones.
-pub(crate) const TOP_LEAST: u64 = 2;
 
 /// Says in the state of a task whether it has tags.
 ///
@@ -33,6 +32,51 @@ pub(crate) fn row_of(view: &dyn View, run: Run, id: TaskId) -> Result<Option<Val
     // Only by `get`: a listing reads the rows beside a task by their keys.
     let row = sound(view.get(&key::task_tags(run, id)))?.flatten();
     Ok(row.filter(|row| TagsRow::decode(row).is_some()))
+}
+
+/// The same of a task that has tags: where that row cannot be read, what other rows say of them.
+pub(crate) fn known_row(view: &dyn View, run: Run, id: TaskId) -> Result<Option<Value>> {
+    match row_of(view, run, id)? {
+        None => found_row(view, run, id),
+        row => Ok(row),
+    }
+}
+
+/// The tags of a task as a row, by the rows that lead to it: in the order of the times at which it
+/// got them. `None` if none leads to it, or if so many lead to tasks that no op looks at all.
+fn found_row(view: &dyn View, run: Run, id: TaskId) -> Result<Option<Value>> {
+    let range = Range::of(leads_of(run));
+    if view.count(range) > SEARCH_ROWS as u64 {
+        return Ok(None);
+    }
+    let (mut rows, mut found) = (Scan::over(range), Vec::new());
+    while let Some((met, _)) = rows.next(view)? {
+        if key::id_of(&met) == Some(id)
+            && let Some((tag, time)) = key::tag_in(&met)
+        {
+            found.push((tag.to_owned(), time));
+        }
+    }
+    Ok(row_with(found))
+}
+
+/// A row with tags that rows were found for; none without any.
+pub(crate) fn row_with(mut found: Vec<(String, u64)>) -> Option<Value> {
+    found.sort_by(|(tag, time), (other, later)| (time, tag).cmp(&(later, other)));
+    let (mut tags, mut bytes): (Vec<StoredTag<'_>>, _) = (Vec::new(), 0);
+    for (tag, time) in &found {
+        let is_new = !tag.is_empty() && !tags.iter().any(|(other, _)| other == tag);
+        if is_new && tags.len() < TAGS_MAX && bytes + tag.len() <= TAGS_BYTES_MAX {
+            bytes += tag.len();
+            tags.push((tag, *time));
+        }
+    }
+    (!tags.is_empty()).then(|| TagsRow { tags, extension: Extension::EMPTY }.encode())
+}
+
+/// The tag of the rows that lead to tasks, of durable or of temporary tubes.
+pub(crate) fn leads_of(run: Run) -> Tag {
+    if run.is_temporary() { Tag::TaggedTemporary } else { Tag::Tagged }
 }
 
 /// The tags in a row of [`row_of`].
@@ -64,7 +108,8 @@ pub(crate) fn put(
 ) -> Result<()> {
     let mut after: Vec<StoredTag<'_>> = Vec::new();
     add(&mut after, tags, ctx.now.queue);
-    write(ctx, (tube, id), &[], &after)
+    let at = TagOwner { tube, id };
+    exchange(ctx, (at, &[]), (at, &after))
 }
 
 /// Adds tags at the end. One that is there keeps its place and its time.
@@ -76,41 +121,77 @@ pub(crate) fn add<'t>(tags: &mut Vec<StoredTag<'t>>, more: &[&'t str], now: u64)
     }
 }
 
-/// Writes the tags of a task, of which the rows say now that it has those before, in this tube.
-pub(crate) fn write(
+/// A task with tags, and its tube.
+#[derive(Clone, Copy)]
+pub(crate) struct TagOwner<'a> {
+    pub(crate) tube: &'a TubeEntry,
+    pub(crate) id: TaskId,
+}
+
+/// Writes the tags of a task, of which the rows say now that it has those before: perhaps in
+/// another tube, or of a task in whose place it is put. What stays is not written again.
+pub(crate) fn exchange(
     ctx: &mut OpContext<'_>,
-    (tube, id): (&TubeEntry, TaskId),
-    before: &[StoredTag<'_>],
-    after: &[StoredTag<'_>],
+    (old, before): (TagOwner<'_>, &[StoredTag<'_>]),
+    (new, after): (TagOwner<'_>, &[StoredTag<'_>]),
 ) -> Result<()> {
-    let run = tube.run();
-    for (tag, time) in before.iter().filter(|tag| !after.contains(tag)) {
-        leave(ctx, run, (tag, *time), id)?;
-    }
-    for (tag, time) in after.iter().filter(|tag| !before.contains(tag)) {
-        let (at, number) = (key::tagged_task(run, tag, *time, id), u64::from(tube.number));
-        if ctx.row(&at)?.is_none() {
-            count(ctx, run, tag, 1)?;
+    for tag in before {
+        match after.contains(tag) {
+            false => leave(ctx, old, *tag)?,
+            true if old.id != new.id => hand_over(ctx, (old, new), *tag)?,
+            true if old.tube.number != new.tube.number => enter(ctx, new, *tag)?,
+            true => {}
         }
-        ctx.set(at, row::number(number))?;
     }
-    let at = key::task_tags(run, id);
+    for tag in after.iter().filter(|tag| !before.contains(tag)) {
+        enter(ctx, new, *tag)?;
+    }
+    let (from, to) =
+        (key::task_tags(old.tube.run(), old.id), key::task_tags(new.tube.run(), new.id));
+    let stored = row_of(ctx, old.tube.run(), old.id)?;
+    let stored = stored.as_deref().and_then(TagsRow::decode);
+    if from != to {
+        remove_if_there(ctx, from)?;
+    } else if stored.as_ref().is_some_and(|row| row.tags == after) {
+        return Ok(());
+    }
     if after.is_empty() {
-        return remove_if_there(ctx, at);
+        return remove_if_there(ctx, to);
     }
-    if !run.is_temporary() {
+    if !new.tube.run().is_temporary() {
         ctx.needs(&TAGS);
     }
     // What a later version says of the tags stays.
-    let old = row_of(ctx, run, id)?;
-    let extension = old.as_deref().and_then(TagsRow::decode).map(|row| row.extension);
-    let extension = extension.unwrap_or(Extension::EMPTY);
-    ctx.set(at, TagsRow { tags: after.to_vec(), extension }.encode())
+    let extension = stored.map_or(Extension::EMPTY, |row| row.extension);
+    ctx.set(to, TagsRow { tags: after.to_vec(), extension }.encode())
 }
 
-/// Removes the row that leads to a task by a tag. As many tasks are counted as have such a row,
-/// also where some are missing.
-fn leave(ctx: &mut OpContext<'_>, run: Run, (tag, time): StoredTag<'_>, id: TaskId) -> Result<()> {
+/// Writes the row that leads to a task by a tag. As many tasks are counted as have such a row, also
+/// where some are missing.
+fn enter(ctx: &mut OpContext<'_>, to: TagOwner<'_>, (tag, time): StoredTag<'_>) -> Result<()> {
+    let at = key::tagged_task(to.tube.run(), tag, time, to.id);
+    let number = row::number(u64::from(to.tube.number));
+    match ctx.row(&at)? {
+        Some(_) => ctx.change(at, number),
+        None => {
+            count(ctx, to.tube.run(), tag, 1)?;
+            ctx.add(at, number);
+        }
+    }
+    Ok(())
+}
+
+/// Removes it.
+fn leave(ctx: &mut OpContext<'_>, from: TagOwner<'_>, tag: StoredTag<'_>) -> Result<()> {
+    leave_run(ctx, from.tube.run(), tag, from.id)
+}
+
+fn leave_run(
+    ctx: &mut OpContext<'_>,
+    run: Run,
+    (tag, time): StoredTag<'_>,
+    id: TaskId,
+) -> Result<()> {
     let at = key::tagged_task(run, tag, time, id);
     if ctx.row(&at)?.is_some() {
         count(ctx, run, tag, -1)?;
@@ -119,12 +200,19 @@ fn leave(ctx: &mut OpContext<'_>, run: Run, (tag, time): StoredTag<'_>, id: Task
     Ok(())
 }
 
-/// Rows of tags may be damaged, and are then not as their task says.
-fn remove_if_there(ctx: &mut OpContext<'_>, key: Key) -> Result<()> {
-    if ctx.row(&key)?.is_some() {
-        ctx.remove(key);
+/// Lets it lead to another task. As many have the tag as before.
+fn hand_over(
+    ctx: &mut OpContext<'_>,
+    (from, to): (TagOwner<'_>, TagOwner<'_>),
+    (tag, time): StoredTag<'_>,
+) -> Result<()> {
+    let at = key::tagged_task(from.tube.run(), tag, time, from.id);
+    if ctx.row(&at)?.is_none() {
+        return enter(ctx, to, (tag, time));
     }
-    Ok(())
+    ctx.remove(at);
+    let number = row::number(u64::from(to.tube.number));
+    ctx.set(key::tagged_task(to.tube.run(), tag, time, to.id), number)
 }
 
 /// Removes the tags of a task that is removed.
@@ -135,7 +223,8 @@ pub(crate) fn erase(
     head: &TaskProgress,
 ) -> Result<()> {
     if head.is_tagged() {
-        clear(ctx, task.tube.run(), task.id)?;
+        let row = known_row(ctx, task.tube.run(), task.id)?;
+        clear_row(ctx, (task.tube.run(), task.id), row.as_ref())?;
     }
     Ok(())
 }
@@ -143,15 +232,23 @@ pub(crate) fn erase(
 /// Removes the tags of a task of this run, if it has any. Returns the number of rows, or more.
 pub(crate) fn clear(ctx: &mut OpContext<'_>, run: Run, id: TaskId) -> Result<usize> {
     let at = key::task_tags(run, id);
-    if Range::holding(&at).is_none_or(|range| ctx.count(range) == 0) {
+    if Range::holding(&at).is_none_or(|range| ctx.count(range) == 0) || ctx.row(&at)?.is_none() {
         return Ok(0);
     }
-    let row = row_of(ctx, run, id)?;
-    let tags = tags_in(row.as_ref());
+    let row = known_row(ctx, run, id)?;
+    clear_row(ctx, (run, id), row.as_ref())
+}
+
+fn clear_row(
+    ctx: &mut OpContext<'_>,
+    (run, id): (Run, TaskId),
+    row: Option<&Value>,
+) -> Result<usize> {
+    let tags = tags_in(row);
     for tag in &tags {
-        leave(ctx, run, *tag, id)?;
+        leave_run(ctx, run, *tag, id)?;
     }
-    remove_if_there(ctx, at)?;
+    remove_if_there(ctx, key::task_tags(run, id))?;
     Ok(1 + 4 * tags.len())
 }
 
@@ -168,18 +265,17 @@ impl Moving {
         ctx: &OpContext<'_>,
         (old, standing): (&TaskRef<'_>, &TaskState),
         next: &mut TaskState,
-        given: &[&str],
+        given: Option<&[&str]>,
     ) -> Result<Option<Self>> {
-        let is_given = !given.is_empty();
-        if !is_given && !standing.head().is_tagged() {
+        if given.is_none_or(<[_]>::is_empty) && !standing.head().is_tagged() {
             return Ok(None);
         }
         let row = match standing.head().is_tagged() {
-            true => row_of(ctx, old.tube.run(), old.id)?,
+            true => known_row(ctx, old.tube.run(), old.id)?,
             false => None,
         };
-        say(next.head_mut(), is_given || row.is_some())?;
-        let given = is_given.then(|| given.iter().map(|tag| (*tag).to_owned()).collect());
+        say(next.head_mut(), given.map_or(row.is_some(), |given| !given.is_empty()))?;
+        let given = given.map(|given| given.iter().map(|tag| (*tag).to_owned()).collect());
         Ok(Some(Self { row, given }))
     }
 
@@ -203,12 +299,9 @@ impl Moving {
                 after
             }
         };
-        if old.id == new.id && old.tube.number == new.tube.number {
-            return write(ctx, (new.tube, new.id), &before, &after);
-        }
-        // The rows of both may have the same keys.
-        write(ctx, (old.tube, old.id), &before, &[])?;
-        write(ctx, (new.tube, new.id), &[], &after)
+        let (from, to) =
+            (TagOwner { tube: old.tube, id: old.id }, TagOwner { tube: new.tube, id: new.id });
+        exchange(ctx, (from, &before), (to, &after))
     }
 }
 
@@ -219,87 +312,24 @@ pub(crate) fn recover(
     id: TaskId,
     head: &mut TaskProgress,
 ) -> Result<()> {
-    let at = key::task_tags(run, id);
-    let is_any = Range::holding(&at).is_some_and(|range| view.count(range) > 0);
-    let _fits = head.set_tagged(is_any && row_of(view, run, id)?.is_some());
+    let is_any = view.count(Range::of(leads_of(run))) > 0;
+    let _fits = head.set_tagged(is_any && known_row(view, run, id)?.is_some());
     Ok(())
 }
 
-/// Writes the rows that lead to a task by its tags again. One with the tags that cannot be read is
-/// removed. The counts are not changed: a repair counts the rows.
+/// Writes the rows that lead to a task by its tags again, and the one with its tags if that is
+/// lost. The counts are not changed: a repair counts the rows.
 pub(crate) fn write_again(ctx: &mut OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<()> {
     let run = tube.run();
-    let Some(row) = row_of(ctx, run, id)? else {
-        return remove_if_there(ctx, key::task_tags(run, id));
-    };
+    let at = key::task_tags(run, id);
+    let Some(row) = known_row(ctx, run, id)? else { return remove_if_there(ctx, at) };
+    if row_of(ctx, run, id)?.is_none() {
+        ctx.set(at, row.clone())?;
+    }
     for (tag, time) in tags_in(Some(&row)) {
         let (at, row) = (key::tagged_task(run, tag, time, id), row::number(u64::from(tube.number)));
         if ctx.row(&at)?.and_then(|(_, row)| row).as_ref() != Some(&row) {
             ctx.set(at, row)?;
-        }
-    }
-    Ok(())
-}
-
-/// The tag of the rows of counts, of durable or of temporary tubes.
-fn counts_of(run: Run) -> Tag {
-    if run.is_temporary() { Tag::TagCountTemporary } else { Tag::TagCount }
-}
-
-/// How many tasks have a tag, of durable or of temporary tubes.
-fn tasks_of(view: &dyn View, run: Run, tag: &str) -> Result<u64> {
-    if view.count(Range::of(counts_of(run))) == 0 {
-        return Ok(0);
-    }
-    let key = key::tag_count(run, tag);
-    match sound(decoded(view.get(&key), row::read_number, "count of a tag"))? {
-        Some(count) => Ok(count.unwrap_or_default()),
-        // The tasks are counted once.
-        None => {
-            let (mut tasks, mut count) = (Scan::prefixed(key::tagged_of(run, tag)), 0);
-            while tasks.next(view)?.is_some() {
-                count += 1;
-            }
-            Ok(count)
-        }
-    }
-}
-
-/// How many tasks of all tubes have a tag.
-pub(crate) fn tasks(view: &dyn View, tag: &str) -> Result<u64> {
-    let [durable, temporary] = Run::BOTH;
-    Ok(tasks_of(view, durable, tag)?.saturating_add(tasks_of(view, temporary, tag)?))
-}
-
-/// The places of a tag among the top ones: of durable tubes, by their tasks; and, if a task of a
-/// temporary tube has it, by those of all tubes.
-pub(crate) fn places([durable, temporary]: [u64; 2]) -> [Option<u64>; 2] {
-    let all = if temporary > 0 { durable.saturating_add(temporary) } else { 0 };
-    [durable, all].map(|tasks| Some(tasks).filter(|tasks| *tasks >= TOP_LEAST))
-}
-
-/// Counts that a task of this run has a tag, or has it no more.
-fn count(ctx: &mut OpContext<'_>, run: Run, tag: &str, by: i64) -> Result<()> {
-    let [durable, temporary] = Run::BOTH;
-    let before = [tasks_of(ctx, durable, tag)?, tasks_of(ctx, temporary, tag)?];
-    let mut after = before;
-    let [of_durable, of_temporary] = &mut after;
-    let changed = if run.is_temporary() { of_temporary } else { of_durable };
-    *changed = changed.saturating_add_signed(by);
-    let key = key::tag_count(run, tag);
-    match *changed {
-        0 => remove_if_there(ctx, key)?,
-        tasks => ctx.set(key, row::number(tasks))?,
-    }
-    for ((of, before), after) in Run::BOTH.into_iter().zip(places(before)).zip(places(after)) {
-        if before == after {
-            continue;
-        }
-        if let Some(tasks) = before {
-            remove_if_there(ctx, key::top_tag(of, tasks, tag))?;
-        }
-        if let Some(tasks) = after {
-            ctx.set(key::top_tag(of, tasks, tag), Value::EMPTY)?;
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Tracked tasks: ids that someone watches. An id stays tracked after its task is gone, until it is
 //! untracked, so its row stands under no tube and no end of a task removes it.
 
-use crate::engine::context::{Op, OpContext};
+use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::{lookup, transition};
 use crate::format::feature::TRACKING;
 use crate::format::key::{self, Range};
@@ -37,8 +37,16 @@ impl Op for Track {
         let tube = &*ctx.tube(self.tube)?;
         let (stored, state) = lookup::find(ctx, tube, self.id)?;
         let (task, key) = (stored.task(tube)?, key::tracked(self.id));
-        if ctx.row(&key)?.is_some() {
-            return Ok(false);
+        match ctx.row(&key)? {
+            Some((_, row)) if row.as_deref().and_then(row::read_number).is_some() => {
+                return Ok(false);
+            }
+            // Since when it is tracked is not known any more.
+            Some(_) => {
+                ctx.change(key, row::number(ctx.now.queue));
+                return Ok(false);
+            }
+            None => {}
         }
         let tracked = ctx.count(Range::of(Tag::Tracked));
         if tracked >= TRACKED_MAX {
@@ -77,9 +85,13 @@ impl Op for Untrack {
         }
         if let Some(number) = self.tube {
             let tube = &*ctx.tube(number)?;
-            let (stored, state) = lookup::find(ctx, tube, self.id)?;
-            // Before the row goes: this event is one of a tracked task, too.
-            transition::tell(ctx, &stored.task(tube)?, &state, Cause::Untrack)?;
+            // Of a task that cannot be read there is no event.
+            if let Some((stored, state)) = sound(lookup::find(ctx, tube, self.id))?
+                && let Some(task) = sound(stored.task(tube))?
+            {
+                // Before the row goes: this event is one of a tracked task, too.
+                transition::tell(ctx, &task, &state, Cause::Untrack)?;
+            }
         }
         ctx.remove(key);
         Ok(true)

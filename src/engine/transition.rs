@@ -22,7 +22,7 @@ use std::mem::discriminant;
 mod trim;
 mod notes;
 
-pub(crate) use notes::tell;
+pub(crate) use notes::{note_tracked, tell};
 pub(crate) use trim::retire;
 
 /// Whether a state has rows by which it is found.
@@ -223,7 +223,7 @@ pub(crate) fn succeed(
     let leaves = Transition { task: old, from: Some(from), to: None, before: None };
     if old.id != new.id {
         leaves.publish(ctx, Cause::Delete);
-        return notes::note_tracked(ctx, old.id);
+        return note_tracked(ctx, old.id);
     }
     leaves.record(ctx, Cause::Move)?;
     note_way(ctx, new.tube);

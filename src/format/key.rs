@@ -430,9 +430,8 @@ pub(crate) fn probe(bytes: &[u8]) {
     let _ = (id_of(bytes), when_of(bytes), group_of(bytes), place_of(bytes, RUN_PREFIX));
     let _ = (run_of_work(bytes), buried_group_beside(bytes), failed_beside(bytes));
     let _ = (queue_key_beside(bytes), key_beside(bytes, Run::QUEUE));
-    let _ = (failure_group_of(bytes), run_of_failed(bytes));
-    let _ = (of_piece(bytes), history_number(bytes), of_piece_work(bytes));
-    let _ = (tag_in(bytes), tag_counted(bytes), of_top_tag(bytes));
+    let _ = (failure_group_of(bytes), run_of_failed(bytes), tag_in(bytes), tag_counted(bytes));
+    let _ = (of_piece(bytes), history_number(bytes), of_piece_work(bytes), of_top_tag(bytes));
     if let Some(range) = Range::holding(bytes) {
         assert!(*range.start() <= *bytes && *bytes < *range.end(), "a key outside its range");
     }

@@ -353,7 +353,7 @@ impl EngineState {
             self.enter(needs)?;
         }
         let draft = &mut self.draft;
-        if op.adds() && draft.rows.has_temporary {
+        if op.adds() && draft.rows.has_own_temporary() {
             let most = self.derived.live.temporary_bytes_max();
             self.store.admit_temporary(&draft.rows.layer, most)?;
         }
@@ -439,7 +439,7 @@ impl EngineState {
             let Err(error) = decided else {
                 // Also if the transaction is not committed then: a folder may do without.
                 later.needs.map_or(Ok(()), |needs| self.enter(needs))?;
-                draft.adds_temporary |= op.adds() && later.rows.has_temporary;
+                draft.adds_temporary |= op.adds() && later.rows.has_own_temporary();
                 draft.merge(later);
                 return decided;
             };

@@ -263,7 +263,7 @@ impl Lane {
     fn read_page(&mut self, core: &Shared) -> Result<bool> {
         let Some(from) = self.next.take() else { return Ok(false) };
         core.catch_up(self.number)?;
-        let (mut page, (tube, now, tasks), next) = core.read_snapshot(
+        let (mut page, (tube, now, tasks, tracked), next) = core.read_snapshot(
             |state, now| {
                 let tube = state.tube(self.number)?;
                 let tasks = match self.of {
@@ -272,10 +272,14 @@ impl Lane {
                     Walked::Of(_) | Walked::Rows(_) | Walked::Endless(_) => None,
                 };
                 let tasks = tasks.map(|range| state.store.count(range) as usize);
+                let tracked = state.store.count(Range::of(Tag::Tracked));
                 let range = self.range(&state.store, &tube, &from)?;
                 let is_over = range.is_none();
                 let (from, to) = range.unwrap_or_default();
-                Ok((state.store.snapshot_range(&from, &to)?, ((tube, now, tasks), is_over)))
+                Ok((
+                    state.store.snapshot_range(&from, &to)?,
+                    ((tube, now, tasks, tracked), is_over),
+                ))
             },
             |snapshot, (at, is_over)| {
                 let (page, next) = snapshot.page(self.most)?;
@@ -287,7 +291,8 @@ impl Lane {
         self.left = tasks.map(|_| left - page.len());
         let next = next.filter(|_| self.left != Some(0));
         self.next = next.and_then(|next| self.rest(&tube, &next)).map(|(next, _)| next);
-        (self.page, self.at, self.rows) = (page, Some((tube, now)), Gathered::default());
+        (self.page, self.at) = (page, Some((tube, now)));
+        self.rows = Gathered::with_tracked(tracked);
         if let Walked::Endless(_) = self.of {
             self.page.retain(query::is_endless);
         }

@@ -11,7 +11,7 @@ use crate::engine::query;
 use crate::engine::take::ReadTaken;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range};
-use crate::format::{Met, Value, View};
+use crate::format::{Met, Tag, Value, View};
 use crate::runtime::commit::EngineState;
 use crate::runtime::shared::Shared;
 use crate::store::Snapshot;
@@ -294,9 +294,16 @@ pub(crate) struct Gathered {
     /// A damaged one is an error.
     found: BTreeMap<Key, Result<Option<Value>, ()>>,
     lacking: RefCell<BTreeSet<Key>>,
+    /// How many ids are tracked.
+    tracked: u64,
 }
 
 impl Gathered {
+    /// Of a queue that tracks so many ids.
+    pub(crate) fn with_tracked(tracked: u64) -> Self {
+        Self { tracked, ..Self::default() }
+    }
+
     pub(crate) fn lacks_some(&self) -> bool {
         !self.lacking.borrow().is_empty()
     }
@@ -307,7 +314,16 @@ impl Gathered {
     }
 }
 
-/// Answers as if the lacking rows did not exist, and notes their keys. Only `get` is used.
+#[cfg(test)]
+impl Gathered {
+    /// How many rows were read for it.
+    pub(crate) fn asked(&self) -> usize {
+        self.found.len()
+    }
+}
+
+/// Answers as if the lacking rows did not exist, and notes their keys. Only `get` is used, and the
+/// count of tracked ids.
 impl View for Gathered {
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         match self.found.get(key) {
@@ -326,8 +342,8 @@ impl View for Gathered {
         Ok(None)
     }
 
-    fn count(&self, _: Range) -> u64 {
-        0
+    fn count(&self, range: Range) -> u64 {
+        if range.tag == Tag::Tracked { self.tracked } else { 0 }
     }
 
     fn durable_bytes(&self) -> u64 {

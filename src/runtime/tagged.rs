@@ -2,7 +2,7 @@
 //! engine's lock is held for one bounded step at a time.
 
 use crate::engine::context::sound;
-use crate::engine::{description, tags};
+use crate::engine::{description, tag_counts};
 use crate::format::key::{self, Key, Range, Run};
 use crate::format::{Met, Scan, Tag, View, row};
 use crate::runtime::commit::EngineState;
@@ -120,9 +120,10 @@ impl TopWalk {
                 let (met, mut page) = (self.lanes.step(state)?, Vec::new());
                 for (key, _) in &met {
                     let Some((tasks, text)) = key::of_top_tag(key) else { continue };
+                    // One whose count is damaged is left out.
                     // A tag that tasks of temporary tubes have stands a second time, with those of
                     // durable ones.
-                    if tags::tasks(&state.store, text)? == tasks {
+                    if sound(tag_counts::tasks(&state.store, text))? == Some(tasks) {
                         page.push(TagCount { tag: text.to_owned(), tasks });
                     }
                 }

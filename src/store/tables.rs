@@ -135,7 +135,9 @@ impl CheckpointPosition {
     }
 }
 
-/// How many rows of each tag a run has, by the tag's index among the counted ones.
+/// How many rows of each tag a run has, by the tag's index among the counted ones. It grows by a
+/// word with each tag, also of those that only the queue has: one array for all is counted without
+/// a branch on the plain path, and the disk has only the numbers that are not 0.
 pub(crate) type Tally = [u64; Tag::TALLIED];
 
 /// Of a run without rows.

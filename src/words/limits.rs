@@ -23,6 +23,8 @@ pub(crate) const DETAILS_BYTES_MAX: usize = 4096;
 pub(crate) const TAGS_MAX: usize = 64;
 /// Bytes of all tags of a task.
 pub(crate) const TAGS_BYTES_MAX: usize = 4096;
+/// Tags that one call gives, or takes away, those that are given twice among them.
+pub(crate) const TAGS_GIVEN_MAX: usize = 1024;
 /// Tasks that are tracked at a time, and ids of tasks that are gone. They are kept in memory.
 pub(crate) const TRACKED_MAX: u64 = 10_000;
 /// Rows of tags that one step of a listing reads under the engine's lock.
@@ -58,7 +60,9 @@ pub(crate) const TRANSACTION_NUMBERS: u64 = 1 << 32;
 /// commit takes long. Each call in another tube waits for one sweep: at 2 000 cycles a second those
 /// calls were late by 24 ms with 128 tasks, and by 112 ms with 256.
 pub(crate) const SWEEP_TASKS: usize = 64;
-/// The same on a full disk, where each task takes space until it is done.
+/// Rows that a sweep writes before it takes up no further task.
+pub(crate) const SWEEP_ROWS: usize = SWEEP_TASKS * 16;
+/// The same tasks on a full disk, where each takes space until it is done.
 pub(crate) const SWEEP_TASKS_FULL: usize = 8;
 /// The most kept tasks that the end of one more removes: more than one, so that a tube comes back
 /// under its limits after a task of many bytes.

@@ -295,7 +295,7 @@ fn each_replaced_payload_enters_it() {
 fn each_tag_and_each_tracked_task_enters_it() {
     let uses: [(&str, fn(&Queue, &Tube)); 5] = [
         ("tags", |_, tube| _ = tube.task(b"y").tag("a").put().unwrap()),
-        ("tags", |_, tube| tube.tag(tube.put(b"y").unwrap(), &["a"]).unwrap()),
+        ("tags", |_, tube| _ = tube.tag(tube.put(b"y").unwrap(), ["a"]).unwrap()),
         ("tags", |_, tube| _ = tube.batch(vec![b"y".to_vec()]).tag("a").put().unwrap()),
         ("tags", |queue, tube| {
             queue.transact(|tx| tube.task(b"y").tag("a").put_in(tx)).unwrap();
@@ -308,7 +308,7 @@ fn each_tag_and_each_tracked_task_enters_it() {
         let memory = queue.create_tube("m", TubeOptions::default().temporary(true)).unwrap();
         let tube = queue.tube("t").unwrap();
         let id = tube.put(b"x").unwrap();
-        tube.tag(id, &[]).unwrap();
+        tube.tag(id, [""; 0]).unwrap();
         tube.untag(id, &["a"]).unwrap();
         assert!(tube.tag(id, &[""]).is_err() && queue.track(tubewell::TaskId::new(99)).is_err());
         let other = memory.task(b"y").tag("a").put().unwrap();

@@ -50,6 +50,7 @@ macro_rules! readings {
             held.kind().map(drop),
             held.book().map(drop),
             held.details().map(drop),
+            held.tags().map(drop),
             held.last_checkpoint().map(drop),
             held.previous().map(drop),
             held.time_left().map(drop),

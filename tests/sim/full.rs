@@ -612,6 +612,12 @@ fn verbs() -> Vec<Verb> {
         }),
         ("tag", May::Bytes, |s| s.tube.tag(s.keyed, &["x".repeat(255).as_str()]).map(nothing)),
         ("untag", May::Never, |s| s.tube.untag(s.keyed, &["kept"]).map(nothing)),
+        ("tag of a task in hand", May::Bytes, |s| {
+            s.held.as_ref().unwrap().tag(["y".repeat(255).as_str()]).map(nothing)
+        }),
+        ("untag of a task in hand", May::Never, |s| {
+            s.held.as_ref().unwrap().untag(["absent"]).map(nothing)
+        }),
         ("tagged, top_tags and tag_count", May::Never, |s| {
             s.queue.tagged("kept").try_for_each(|task| task.map(drop))?;
             s.queue.top_tags().try_for_each(|top| top.map(drop))?;

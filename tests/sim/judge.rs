@@ -384,6 +384,7 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::KickWhere { .. }
         | Step::BuryAny { .. }
         | Step::Tag { .. }
+        | Step::Track { .. }
         | Step::TrashAny { .. }
         | Step::Restore { .. }
         | Step::EmptyTrash { .. }

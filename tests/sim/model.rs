@@ -82,6 +82,8 @@ pub struct Model {
     adoption: Option<(u8, u8)>,
     /// The rows of the application's own table.
     own: BTreeSet<Serial>,
+    /// Also those that are gone.
+    tracked: BTreeSet<Serial>,
     /// Takes and puts that ever returned, the latest last.
     leases: Vec<(LeaseNo, Serial, u8, u64)>,
     puts: Vec<Serial>,
@@ -93,7 +95,7 @@ pub struct Model {
 impl Model {
     pub fn new(time: Time) -> Self {
         let (tubes, tasks, sessions) = Default::default();
-        let (own, leases, puts) = Default::default();
+        let (own, tracked, leases, puts) = Default::default();
         let (front, back, incarnations) = (0, 0, 0);
         let adoption = None;
         Self {
@@ -103,6 +105,7 @@ impl Model {
             sessions,
             adoption,
             own,
+            tracked,
             leases,
             puts,
             front,
@@ -291,6 +294,7 @@ impl Model {
             book: new.book.map(book_name),
             details: new.detail.map(detail).into_iter().collect(),
             tags: Vec::new(),
+            tracked: false,
             created: self.time.queue,
             due: due.filter(|due| is_late && *due != EVER),
             ttl_left: None,
@@ -722,6 +726,7 @@ impl Model {
         let mut seen = task.seen.clone();
         let clock = if task.by_wall { self.time.wall_now() } else { self.time.queue };
         let wait = task.seen.due.map_or(0, |due| due.saturating_sub(clock));
+        seen.tracked = self.tracked.contains(&serial);
         seen.tags = task.tags.iter().map(|(tag, _)| tag_name(*tag)).collect();
         (seen.history, seen.dropped) = self.history(task);
         seen.max_attempts = max_attempts(task, &self.tubes[&task.tube].opts);
@@ -756,7 +761,9 @@ impl Model {
         };
         let tubes = self.tubes.iter().map(of).collect();
         let (durable_bytes, (tagged, top_tags)) = (self.durable_bytes(), self.tagged());
-        Sight { tubes, own: self.own.clone(), durable_bytes, tagged, top_tags }
+        let is_there = |serial: &Serial| (*serial, self.tasks.contains_key(serial));
+        let tracked = self.tracked.iter().map(is_there).collect();
+        Sight { tubes, own: self.own.clone(), durable_bytes, tagged, top_tags, tracked }
     }
 
     /// The tasks of each tag, and the tags of two or more.

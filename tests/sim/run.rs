@@ -89,6 +89,7 @@ impl Run {
             | Step::Update { tube, task, .. }
             | Step::Move { tube, task, .. }
             | Step::Peek { tube, task } => picked.task = model.task_at(*tube, *task),
+            Step::Track { tube, task, .. } => picked.task = Some(model.task_at(*tube, task % ANY)?),
             Step::DeleteMany { tube, tasks } => {
                 let tasks = tasks.iter().filter_map(|task| model.task_at(*tube, *task));
                 picked.tasks = tasks.collect();

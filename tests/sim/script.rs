@@ -78,7 +78,8 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let (rng, payloads) = (Rng::new(seed), Rng::new(!seed));
     let tunes = Rng::new(seed ^ 1 << 63);
     let tags = Rng::new(seed ^ 1 << 62);
-    let mut maker = Maker { rng, payloads, tunes, tags, profile, kinds: [TubeKind::General; 4] };
+    let (tracks, kinds) = (Rng::new(seed ^ 1 << 61), [TubeKind::General; 4]);
+    let mut maker = Maker { rng, payloads, tunes, tags, tracks, profile, kinds };
     // One to four tubes at the start; the rest are made later.
     let mut steps: Vec<_> = (0..=maker.rng.below(4) as u8).map(|tube| maker.create(tube)).collect();
     while steps.len() < profile.steps {
@@ -89,6 +90,9 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         }
         if maker.tags.one_in(10) {
             steps.push(maker.tag());
+        }
+        if maker.tracks.one_in(30) {
+            steps.push(maker.track());
         }
         if maker.tunes.one_in(150) {
             steps.extend(maker.adoption());
@@ -117,6 +121,8 @@ struct Maker {
     tunes: Rng,
     /// Which tasks are tagged.
     tags: Rng,
+    /// Which tasks are tracked.
+    tracks: Rng,
     profile: Profile,
     /// The likely kind of each tube, so that refused options stay rare.
     kinds: [TubeKind; 4],
@@ -253,6 +259,12 @@ impl Maker {
         let tube = self.tags.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
         let (task, is_added) = (self.tags.near(), !self.tags.one_in(3));
         Step::Tag { tube, task, tags: self.some_tags(), is_added }
+    }
+
+    /// Tracks a task, or does so no more.
+    fn track(&mut self) -> Step {
+        let tube = self.tracks.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
+        Step::Track { tube, task: self.tracks.near(), is_on: !self.tracks.one_in(3) }
     }
 
     fn back(&mut self, timed: bool) -> Back {

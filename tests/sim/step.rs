@@ -512,6 +512,12 @@ pub enum Step {
         tags: Vec<u8>,
         is_added: bool,
     },
+    /// Tracks a task of the tube, or does so no more.
+    Track {
+        tube: u8,
+        task: u32,
+        is_on: bool,
+    },
     /// The holder reports of the task in hand.
     Report {
         lease: u32,
@@ -687,6 +693,7 @@ impl Step {
             | Self::BuryAny { tube, .. }
             | Self::LogAny { tube, .. }
             | Self::Tag { tube, .. }
+            | Self::Track { tube, .. }
             | Self::TrashAny { tube, .. }
             | Self::Restore { tube, .. }
             | Self::EmptyTrash { tube }
@@ -784,6 +791,7 @@ pub struct Seen {
     pub book: Option<String>,
     pub details: BTreeMap<String, String>,
     pub tags: Vec<String>,
+    pub tracked: bool,
     pub created: u64,
     pub due: Option<u64>,
     /// None without an end, and none while it does not advance.
@@ -888,6 +896,8 @@ pub struct Sight {
     pub tagged: BTreeMap<String, Vec<Serial>>,
     /// The tags of two tasks or more, with their number, in their order.
     pub top_tags: Vec<(String, u64)>,
+    /// The tracked tasks in the order of their ids, each with whether it is there.
+    pub tracked: Vec<(Serial, bool)>,
 }
 
 /// The consumer whose session has no name, and so no rows and no grace.

@@ -55,6 +55,8 @@ pub(crate) enum Fix {
     Fresh(u32, Key),
     /// The history, the reports or the tags of the task are not as its progress says.
     Reports(u32, TaskId),
+    /// The row of the tags of the task is lost, and rows lead to it by these, each since its time.
+    Tags(u32, TaskId, Vec<(String, u64)>),
     /// The consumer that holds the task does not exist.
     Lease(u32, TaskId),
     /// The payload of the task was not kept, and it is not done.
@@ -101,6 +103,7 @@ impl Fix {
             Self::Set(key, _) if key.first() == Some(&(Tag::Position as u8)) => Some(3),
             Self::Fresh(..)
             | Self::Reports(..)
+            | Self::Tags(..)
             | Self::Lease(..)
             | Self::Unkept(..)
             | Self::RollBack(_)

@@ -35,6 +35,7 @@ impl Audit<'_> {
         for tag in Tag::in_runs() {
             self.compare(tag)?;
         }
+        self.failed?;
         let (number, damaged) = (self.tube.number, self.damaged);
         let lost = self.strays.into_iter().filter(|(id, _)| !damaged.contains(id));
         let remains = lost.map(|(id, keys)| {

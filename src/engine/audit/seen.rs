@@ -6,6 +6,7 @@ use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key};
 use crate::format::{Tag, Value, View, row};
+use crate::words::error::Result;
 use crate::words::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +29,14 @@ pub(super) struct Audit<'a> {
     pub(super) damaged: BTreeSet<TaskId>,
     /// Rows of tasks that are not there.
     pub(super) strays: BTreeMap<TaskId, Vec<Key>>,
+    /// Read once they are needed.
+    pub(super) leads: Option<Leads>,
+    /// An error that ends it.
+    pub(super) failed: Result<()>,
 }
+
+/// The tags by which rows lead to tasks, each with its time.
+pub(super) type Leads = BTreeMap<TaskId, Vec<(String, u64)>>;
 
 /// What the audit of a tube has seen that the audit of the queue needs.
 pub(super) struct Seen {
@@ -55,7 +63,22 @@ impl<'a> Audit<'a> {
         let (failures, kept) = (BTreeMap::new(), BTreeMap::new());
         let (led, ids) = (BTreeSet::new(), BTreeSet::new());
         let (damaged, strays) = (BTreeSet::new(), BTreeMap::new());
-        Self { view, tube, report, expected, groups, failures, kept, led, ids, damaged, strays }
+        let (leads, failed) = (None, Ok(()));
+        Self {
+            view,
+            tube,
+            report,
+            expected,
+            groups,
+            failures,
+            kept,
+            led,
+            ids,
+            damaged,
+            strays,
+            leads,
+            failed,
+        }
     }
 
     /// A task that came from another tube.

@@ -1,9 +1,10 @@
 //! The audit of tags: each task has exactly the rows that its tags call for, and of each tag as
 //! many tasks are counted as have it.
 
-use super::seen::Audit;
+use super::seen::{Audit, Leads};
 use super::{Finding, Findings, Fix, Sum, walk};
-use crate::engine::tags::places;
+use crate::engine::tag_counts::places;
+use crate::engine::tags::leads_of;
 use crate::format::key::{self, Key, Run};
 use crate::format::row::{self, TagsRow, TaskProgress};
 use crate::format::{Range, Scan, Tag, Value, View};
@@ -12,38 +13,52 @@ use crate::words::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Audit<'_> {
-    /// The tags of a task.
+    /// The tags of a task. An error ends the audit of its tube.
     pub(super) fn tags(&mut self, id: TaskId, head: &TaskProgress) {
-        if !head.is_tagged() {
-            return;
+        if head.is_tagged() && self.failed.is_ok() {
+            self.failed = self.rows_of_tags(id);
         }
+    }
+
+    fn rows_of_tags(&mut self, id: TaskId) -> Result<()> {
         let (run, number) = (self.tube.run(), row::number(u64::from(self.tube.number)));
         let at = key::task_tags(run, id);
-        let row = self.view.row(&at);
+        let stored = self.view.row(&at)?;
         self.led.insert(at);
-        let row = match &row {
-            Ok(Some((_, row))) => row.as_deref(),
-            Ok(None) => {
-                self.tell(id, "the row of its tags is missing".to_owned());
-                return;
-            }
-            Err(_) => return,
-        };
+        let row = stored.as_ref().and_then(|(_, row)| row.as_deref());
         let Some(row) = row.and_then(TagsRow::decode) else {
-            self.tell(id, "the row of its tags is damaged".to_owned());
-            return;
+            let is = if stored.is_some() { "damaged" } else { "missing" };
+            return self.lost_tags(id, format!("the row of its tags is {is}"));
         };
         for (tag, time) in row.tags {
             let at = key::tagged_task(run, tag, time, id);
-            if self
-                .view
-                .row(&at)
-                .is_ok_and(|row| row.and_then(|(_, row)| row).is_none_or(|row| row != number))
-            {
+            if self.view.row(&at)?.and_then(|(_, row)| row).is_none_or(|row| row != number) {
                 self.tell(id, format!("no row of its tag {tag:?} leads to it"));
             }
             self.led.insert(at);
         }
+        Ok(())
+    }
+
+    /// Reports that the row of the tags of a task is lost, with the tags that lead to it.
+    fn lost_tags(&mut self, id: TaskId, what: String) -> Result<()> {
+        let run = self.tube.run();
+        if self.leads.is_none() {
+            let (mut rows, mut leads) = (Scan::over(Range::of(leads_of(run))), Leads::new());
+            while let Some((met, _)) = rows.next(self.view)? {
+                if let Some(((tag, time), id)) = key::tag_in(&met).zip(key::id_of(&met)) {
+                    leads.entry(id).or_default().push((tag.to_owned(), time));
+                }
+            }
+            self.leads = Some(leads);
+        }
+        let found = self.leads.as_ref().and_then(|leads| leads.get(&id));
+        let found = found.cloned().unwrap_or_default();
+        for (tag, time) in &found {
+            self.led.insert(key::tagged_task(run, tag, *time, id));
+        }
+        self.say_of(id, what, Fix::Tags(self.tube.number, id, found));
+        Ok(())
     }
 }
 
@@ -72,7 +87,7 @@ pub(super) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
     for (at, tag) in [Tag::Tagged, Tag::TaggedTemporary].into_iter().enumerate() {
         let mut rows = Scan::over(Range::of(tag));
         while let Some((met, _)) = rows.next(view)? {
-            let Some(text) = key::tag_in(&met) else { continue };
+            let Some((text, _)) = key::tag_in(&met) else { continue };
             if let Some(count) = counted.entry(text.to_owned()).or_default().get_mut(at) {
                 *count += 1;
             }
@@ -139,7 +154,13 @@ fn top(
     counted: &TagTallies,
     report: Findings<'_>,
 ) -> Result<()> {
-    let of = |tasks: &[u64; 2]| places(*tasks).get(at).copied().flatten();
+    let of = |tasks: &[u64; 2]| places(tasks.map(Some)).get(at).copied().flatten();
+    // Ops change it with the counts.
+    let find = |line: String, fix: Fix, key: &Key| {
+        let text = key::of_top_tag(key).map(|(_, text)| text).unwrap_or_default();
+        let [durable, temporary] = Run::BOTH.map(|run| key::tag_count(run, text));
+        Finding::new(line, fix).beside(durable).beside(temporary)
+    };
     let tag = if run.is_temporary() { Tag::TopTagTemporary } else { Tag::TopTag };
     let mut missing: BTreeSet<Key> = counted
         .iter()
@@ -148,15 +169,15 @@ fn top(
     walk(view, Range::of(tag), report, |(key, row), report| {
         if !missing.remove(&key) {
             let line = format!("{tag:?}: a tag at a wrong place: {key:02x?}");
-            report(Finding::new(line, Fix::Remove(key)));
+            report(find(line, Fix::Remove(key::copy(&key)), &key));
         } else if row.is_none_or(|row| !row.is_empty()) {
             let line = format!("{tag:?}: a wrong row: {key:02x?}");
-            report(Finding::new(line, Fix::Set(key, Value::EMPTY)));
+            report(find(line, Fix::Set(key::copy(&key), Value::EMPTY), &key));
         }
     })?;
     for key in missing {
         let line = format!("{tag:?}: a row is missing: {key:02x?}");
-        report(Finding::new(line, Fix::Set(key, Value::EMPTY)));
+        report(find(line, Fix::Set(key::copy(&key), Value::EMPTY), &key));
     }
     Ok(())
 }

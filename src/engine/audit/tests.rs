@@ -8,6 +8,7 @@ mod kinds;
 mod mended;
 mod pieces;
 mod reads;
+mod tags;
 
 use crate::api::queue::Queue;
 use crate::engine::context::damaged;
@@ -387,7 +388,8 @@ fn every_fault_has_its_line() {
         }),
         ("no row of its tag \"red\" leads to it", |rows| {
             let mut keys = rows.keys(Tag::Tagged).into_iter();
-            let key = keys.find(|key| key::tag_in(key) == Some("red")).unwrap();
+            let key =
+                keys.find(|key| key::tag_in(key).is_some_and(|(tag, _)| tag == "red")).unwrap();
             rows.set(key, row::number(99));
         }),
         ("TaskTags: a row without a task", |rows| {

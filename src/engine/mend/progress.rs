@@ -48,6 +48,27 @@ pub(super) fn count(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Mended 
     done("what is left of it was counted again; a lost entry says that it is lost")
 }
 
+/// Writes the row of the tags of a task again, with those that still lead to it.
+pub(super) fn tags(
+    ctx: &mut OpContext<'_>,
+    (number, id): (u32, TaskId),
+    found: &[(String, u64)],
+) -> Mended {
+    let run = ctx.tube(number)?.run();
+    let mut left = Vec::new();
+    for (tag, time) in found {
+        if ctx.row(&key::tagged_task(run, tag, *time, id))?.is_some() {
+            left.push((tag.clone(), *time));
+        }
+    }
+    if tags::row_of(ctx, run, id)?.is_none()
+        && let Some(row) = tags::row_with(left)
+    {
+        ctx.set(key::task_tags(run, id), row)?;
+    }
+    count(ctx, number, id)
+}
+
 /// Counts the entries of a history, and writes those that are damaged or missing again, without
 /// what they said.
 fn entries(

@@ -221,6 +221,7 @@ fn write_state(
     if from != to && to == Some(State::Buried) {
         let (tube, task, cause) = (tube.number, id, Cause::Bury);
         ctx.effects().changes.push(Change { tube, task, from, to, cause });
+        transition::note_tracked(ctx, id)?;
     }
     let what = match state {
         TaskState::Done(_) => "the task is done, as it was",

@@ -10,7 +10,7 @@ use crate::words::task::{Cause, TaskId};
 use std::mem::discriminant;
 
 /// Notes of the last step, of which nothing else is noted, whether its task is tracked.
-pub(super) fn note_tracked(ctx: &mut OpContext<'_>, id: TaskId) -> Result<()> {
+pub(crate) fn note_tracked(ctx: &mut OpContext<'_>, id: TaskId) -> Result<()> {
     if ctx.wants.is_some()
         && is_tracked(ctx, id)?
         && let Some((step, notes)) = ctx.effects().notes_of_last()

@@ -26,10 +26,12 @@ pub(crate) fn tagged_task(run: Run, text: &str, time: u64, id: TaskId) -> Key {
     with_id(with_number(tagged_of(run, text), time), id)
 }
 
-/// The tag in a key of [`tagged_task`].
-pub(crate) fn tag_in(key: &[u8]) -> Option<&str> {
+/// The tag in a key of [`tagged_task`], and the time.
+pub(crate) fn tag_in(key: &[u8]) -> Option<(&str, u64)> {
     let (length, rest) = key.get(1..)?.split_first()?;
-    std::str::from_utf8(rest.get(..usize::from(*length))?).ok()
+    let (tag, rest) = rest.split_at_checked(usize::from(*length))?;
+    let (time, _id) = rest.split_first_chunk()?;
+    Some((std::str::from_utf8(tag).ok()?, u64::from_be_bytes(*time)))
 }
 
 /// The key of the number of tasks with a tag.

@@ -127,7 +127,7 @@ fn golden_orders() {
 fn keys_of_tags_say_what_they_were_made_of() {
     let id = TaskId::new(7);
     for run in [RUN, Run(Run::TEMPORARY)] {
-        assert_eq!(tag_in(&tagged_task(run, "red", 5, id)), Some("red"));
+        assert_eq!(tag_in(&tagged_task(run, "red", 5, id)), Some(("red", 5)));
         assert_eq!(tag_counted(&tag_count(run, "red")), Some("red"));
         assert_eq!(of_top_tag(&top_tag(run, 9, "red")), Some((9, "red")));
         assert!(top_tag(run, 9, "z") < top_tag(run, 8, "a"), "most first");

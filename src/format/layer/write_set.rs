@@ -3,7 +3,7 @@
 use super::cursor::Merged;
 use super::dead_ranges::DeadRanges;
 use super::layer::Layer;
-use crate::format::key::{Key, Range, copy, is_temporary};
+use crate::format::key::{Key, Range, Tag, copy, is_temporary};
 use crate::format::{Met, RowOp, Value, View};
 use crate::words::error::Result;
 use std::cell::RefCell;
@@ -44,6 +44,15 @@ impl WriteSet {
         self.dead.get_mut().clear();
         self.moved = None;
         (self.has_durable, self.has_temporary) = (false, false);
+    }
+
+    /// Whether rows of temporary tubes are among the writes. A tag of a task of a durable tube may
+    /// stand at another place in memory: that row follows from others.
+    #[inline]
+    pub(crate) fn has_own_temporary(&self) -> bool {
+        let is_own =
+            |key: &Key| is_temporary(key) && key.first() != Some(&(Tag::TopTagTemporary as u8));
+        self.has_temporary && self.layer.iter().any(|(key, _)| is_own(key))
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 
 use crate::format::extension::Extension;
 use crate::format::pack::{Packer, Unpacker, Value};
-use crate::words::limits::TAGS_MAX;
+use crate::words::limits::{TAGS_BYTES_MAX, TAGS_MAX};
 
 /// A tag, and the queue time at which the task got it.
 pub(crate) type StoredTag<'a> = (&'a str, u64);
@@ -29,16 +29,18 @@ impl<'a> TagsRow<'a> {
     pub(crate) fn decode(row: &'a [u8]) -> Option<Self> {
         let mut row = Unpacker::new(row);
         let count = usize::from(row.u8()?);
-        let mut tags: Vec<StoredTag<'a>> = Vec::with_capacity(count.min(TAGS_MAX));
+        let (mut tags, mut bytes): (Vec<StoredTag<'a>>, _) = (Vec::new(), 0);
         for _ in 0..count {
             let (time, tag) = (row.u64()?, row.short()?);
             if tag.is_empty() || tags.iter().any(|(other, _)| *other == tag) {
                 return None;
             }
+            bytes += tag.len();
             tags.push((tag, time));
         }
         let extension = Extension::of_rest(row)?;
-        (1..=TAGS_MAX).contains(&count).then_some(Self { tags, extension })
+        let fits = (1..=TAGS_MAX).contains(&count) && bytes <= TAGS_BYTES_MAX;
+        fits.then_some(Self { tags, extension })
     }
 }
 
@@ -62,5 +64,8 @@ mod tests {
         let many: Vec<String> = (0..=TAGS_MAX).map(|number| number.to_string()).collect();
         let many: Vec<StoredTag<'_>> = many.iter().map(|tag| (tag.as_str(), 1)).collect();
         assert!(of(&many[1..]) && !of(&many));
+        let wide: Vec<String> = (0..17).map(|number| format!("{number:0>241}")).collect();
+        let wide: Vec<StoredTag<'_>> = wide.iter().map(|tag| (tag.as_str(), 1)).collect();
+        assert!(of(&wide[1..]) && !of(&wide), "4097 bytes");
     }
 }

@@ -1,6 +1,7 @@
 //! A walk reads no more rows than it is asked for, and goes on while they change.
 
 use super::Listing;
+use crate::words::limits::PAGE_TASKS;
 use crate::{Filter, ManualClock, Queue, State, TaskId, Tube, TubeOptions};
 use std::time::Duration;
 
@@ -19,6 +20,29 @@ fn no_more_rows_are_read_than_tasks_are_asked_for() {
     listing.next_info(&tube.hold.core).unwrap().unwrap();
     let left = listing.lanes.iter().map(|lane| lane.page.len());
     assert_eq!(left.collect::<Vec<_>>(), [2, 3, 3], "of those released, fresh, and in groups");
+}
+
+/// Each page of plain tasks looked for the rows of tracked ids, of which there were none, and so
+/// read twice.
+#[test]
+fn a_page_of_plain_tasks_reads_no_row_beside_them() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let ids = tube.put_many(vec![&b"x"[..]; 300]).unwrap();
+    let asked = || {
+        let mut listing = Listing::new(tube.number, State::Ready);
+        let mut tracked = Vec::new();
+        for _ in 0..PAGE_TASKS {
+            let task = listing.next_summary(&tube.hold.core).unwrap().unwrap();
+            tracked.extend(task.tracked.then_some(task.id));
+        }
+        (tracked, listing.lanes.iter().map(|lane| lane.rows.asked()).sum::<usize>())
+    };
+    assert_eq!(asked(), (vec![], 0));
+    queue.track(ids[7]).unwrap();
+    assert_eq!(asked(), (vec![ids[7]], PAGE_TASKS));
+    queue.untrack(ids[7]).unwrap();
+    assert_eq!(asked(), (vec![], 0));
 }
 
 /// A listing goes on over a checkpoint, and shows what has come and what has gone since.

@@ -1,5 +1,6 @@
 //! Tests with a queue that is served while it is repaired, and of what a kill leaves of a repair.
 
+mod tags;
 use super::{look, repair, repair_with};
 use crate::api::queue::Queue;
 use crate::api::tube::Tube;

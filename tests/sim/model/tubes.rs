@@ -21,6 +21,7 @@ impl Model {
         | Step::BuryAny { tube, .. }
         | Step::LogAny { tube, .. }
         | Step::Tag { tube, .. }
+        | Step::Track { tube, .. }
         | Step::TrashAny { tube, .. }
         | Step::Restore { tube, .. }
         | Step::EmptyTrash { tube }
@@ -209,6 +210,14 @@ impl Model {
                     true => task.tags = tagged(&task.tags, tags, now),
                     false => task.tags.retain(|(tag, _)| !tags.contains(tag)),
                 }
+            }
+            Step::Track { is_on: true, .. } => {
+                return Ok(Answer::Count(self.tracked.insert(one?).into()));
+            }
+            // Also of one that is gone.
+            Step::Track { is_on: false, .. } => {
+                let was = picked.task.is_some_and(|serial| self.tracked.remove(&serial));
+                return Ok(Answer::Count(was.into()));
             }
             Step::BuryAny { .. } => {
                 let (serial, now) = (one?, self.time.queue);

@@ -1,7 +1,7 @@
 //! What the library shows of itself: every task, every tube, and its own check.
 
 use super::*;
-use tubewell::{HistoryEntry, Phase};
+use tubewell::{Filter, HistoryEntry, Phase};
 
 /// The failure groups of a tube: how many tasks each counts, and which it lists.
 type Groups = BTreeMap<String, (u64, BTreeSet<TaskId>)>;
@@ -85,6 +85,7 @@ impl World {
             book: info.book.clone(),
             details: info.details.clone(),
             tags: info.tags.clone(),
+            tracked: info.tracked,
             created: since_epoch(info.created),
             due: info.due.map(since_epoch),
             ttl_left: info.ttl_left.map(micros),
@@ -120,9 +121,9 @@ impl World {
         let listing =
             self.listing().and_then(|listing| Ok((listing, self.queue().taken()?, self.own()?)));
         let durable_bytes = self.queue().space().map(|space| space.durable_bytes);
-        let tags = self.tags();
+        let tags = self.tags().and_then(|tags| Ok((tags, self.tracked()?)));
         match listing.and_then(|listing| Ok((listing, durable_bytes?, tags?))) {
-            Ok((((names, tubes), taken, own), durable_bytes, (tagged, top_tags))) => {
+            Ok((((names, tubes), taken, own), durable_bytes, ((tagged, top_tags), tracked))) => {
                 let mut seen = Vec::new();
                 for (no, info, stats, tasks, groups) in tubes {
                     let by_reason = groups_by_reason(&tasks);
@@ -144,7 +145,11 @@ impl World {
                     .into_iter()
                     .map(|(tag, ids)| (tag, ids.into_iter().map(serial).collect()))
                     .collect();
-                Ok(Ok(Sight { tubes: seen, own, durable_bytes, tagged, top_tags }))
+                // A repeated put may have got a lower serial than its id.
+                let mut tracked: Vec<_> =
+                    tracked.into_iter().map(|(id, is_there)| (serial(id), is_there)).collect();
+                tracked.sort_unstable();
+                Ok(Ok(Sight { tubes: seen, own, durable_bytes, tagged, top_tags, tracked }))
             }
             Err(error) => Ok(Err(error)),
         }
@@ -158,11 +163,45 @@ impl World {
             let ids: Vec<TaskId> = ids.collect::<Result<_>>()?;
             assert_eq!(self.queue().tag_count(&tag)?, ids.len() as u64, "{tag}: {ids:?}");
             if !ids.is_empty() {
+                if tag == tag_name(0) {
+                    self.search_tag(&tag, &ids)?;
+                }
                 tagged.insert(tag, ids);
             }
         }
         let top = self.queue().top_tags().map(|top| top.map(|top| (top.tag, top.tasks)));
         Ok((tagged, top.collect::<Result<_>>()?))
+    }
+
+    /// The tracked ids, each with whether there is a task.
+    fn tracked(&mut self) -> Result<Vec<(TaskId, bool)>> {
+        let tracked = self.queue().tracked();
+        tracked.map(|it| it.map(|it| (it.id, it.task.is_some()))).collect()
+    }
+
+    /// A search by a tag finds in the tubes those that its listing has.
+    fn search_tag(&mut self, tag: &str, tagged: &[TaskId]) -> Result<()> {
+        let mut found = Vec::new();
+        for (name, trashed) in
+            self.queue().tubes()?.iter().flat_map(|name| [(name, false), (name, true)])
+        {
+            let (tube, filter) =
+                (self.queue().tube(name)?, Filter::new().tag(tag).trashed(trashed));
+            let mut from = None;
+            loop {
+                let page = tube.search(&filter, from.as_ref(), 8)?;
+                found.extend(page.tasks.iter().map(|task| task.id));
+                from = page.next;
+                if from.is_none() {
+                    break;
+                }
+            }
+        }
+        found.sort_unstable();
+        let mut tagged = tagged.to_vec();
+        tagged.sort_unstable();
+        assert_eq!(found, tagged, "a search by {tag}");
+        Ok(())
     }
 
     fn listing(&mut self) -> Result<(Vec<String>, Vec<Listed>)> {

@@ -22,6 +22,7 @@ impl World {
         | Step::BuryAny { tube: no, .. }
         | Step::LogAny { tube: no, .. }
         | Step::Tag { tube: no, .. }
+        | Step::Track { tube: no, .. }
         | Step::TrashAny { tube: no, .. }
         | Step::Restore { tube: no, .. }
         | Step::EmptyTrash { tube: no }
@@ -107,7 +108,13 @@ impl World {
             Step::Tag { tags, is_added, .. } => {
                 let tags: Vec<String> = tags.iter().copied().map(tag_name).collect();
                 let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
-                done(if *is_added { tube.tag(id, &tags) } else { tube.untag(id, &tags) })
+                let after = if *is_added { tube.tag(id, &tags) } else { tube.untag(id, &tags) };
+                done(after.map(drop))
+            }
+            Step::Track { is_on, .. } => {
+                let queue = self.queue();
+                let did = if *is_on { queue.track(id) } else { queue.untrack(id) };
+                Ok(did.map(|did| Answer::Count(did.into())))
             }
             Step::TrashAny { .. } => done(tube.trash(id, "any")),
             Step::Restore { .. } => done(tube.restore(id)),

@@ -20,7 +20,7 @@ use crate::words::numbers::Numbers;
 use crate::words::task::TaskId;
 use std::collections::BTreeSet;
 
-struct NoTubes;
+pub(super) struct NoTubes;
 
 impl KnownTubes for NoTubes {
     fn known(&self, _number: u32) -> Option<&TubeEntry> {
@@ -226,7 +226,7 @@ fn every_planted_fault_is_mended() {
     assert!(wrong.is_empty(), "{wrong:#?}");
     let all = [
         "Bytes", "Counters", "Fresh", "Lease", "Payload", "Pieces", "Remains", "Remove", "Reports",
-        "RollBack", "Run", "Set", "Sum", "Task", "Tube", "Twin",
+        "RollBack", "Run", "Set", "Sum", "Tags", "Task", "Tube", "Twin",
     ];
     assert_eq!(kinds, all.map(str::to_owned).into());
 }
