@@ -41,7 +41,8 @@
 //! [`claim`](Tube::claim) takes a chosen task from Delayed and Buried too, [`update`](Tube::update)
 //! moves a task between Delayed and Ready, and [`bury`](Tube::bury) by id buries it from any state.
 //! [`trash`](Tube::trash) takes it from the board, until [`restore`](Tube::restore) makes it ready
-//! again. [`jobs`] is a guide to all of this, with an example in each chapter.
+//! again. [`jobs`] is a guide to all of this, with an example in each chapter; [`flows`] is one to
+//! several tubes.
 //!
 //! [`Queue`] opens, [`Tube`] puts and takes, [`Task`] is a taken task and [`Lease`] the right to
 //! settle it, [`Consumer`] a named session. [`Queue::transact`] commits an ack and the
@@ -141,6 +142,11 @@ pub mod from_beanstalkd {}
 #[doc = include_str!("jobs.md")]
 pub mod jobs {}
 
+/// A guide to tasks that flow through several tubes.
+///
+#[doc = include_str!("flows.md")]
+pub mod flows {}
+
 #[cfg(all(doctest, feature = "bincode"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -175,6 +181,7 @@ pub use api::ticket_handle::TicketHandle;
 pub use api::track::{TrackedTask, TrackedTasks};
 pub use api::transact::{Reading, Transaction};
 pub use api::tube::Tube;
+pub use api::tubes::Tubes;
 #[cfg(feature = "bincode")]
 pub use api::typed::Bincode;
 pub use api::with_payload::{WithPayload, WithPayloadIn};

@@ -5,13 +5,13 @@ use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
 use crate::engine::{query, tube_cache};
-use crate::format::View;
 use crate::runtime::commit::EngineState as Engine;
 use crate::runtime::listing::Listing;
 use crate::runtime::shared::Shared;
-use crate::runtime::wake::Wake;
+use crate::runtime::wake::{WaitPlace, Wake};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{ErrorKind, Result};
+use crate::words::limits::NAMES_SHOWN;
 use crate::words::options::TubeOptions;
 use crate::words::task::{Cause, State, TakenInfo};
 use std::time::Duration;
@@ -120,8 +120,13 @@ pub struct TubeInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaiterInfo {
-    /// The tube's name.
+    /// The tube's name. Of a take from [several](crate::Tubes) the first one's, in their order;
+    /// empty while no tube has their prefix.
     pub tube: String,
+    /// The names of all tubes that it waits on, in their order. Of more than 100 the first 100.
+    pub tubes: Vec<String>,
+    /// How many they are.
+    pub tube_count: usize,
     /// What for.
     pub waits_for: WaitsFor,
     /// The named consumer that waits, if there is one.
@@ -206,6 +211,20 @@ fn shown(core: &Shared, state: &Engine, tube: tube_cache::TubeEntry, now: Now) -
         options: row.options,
         waiters: core.takers.count(tube.number),
         stats: counted(state, tube),
+    }
+}
+
+/// The first names of the tubes that a call waits on, and how many they are.
+fn waits_on(state: &Engine, at: WaitPlace) -> Option<(Vec<String>, usize)> {
+    match at {
+        WaitPlace::Tube(tube) => {
+            let tube = query::tube(&state.store, tube).ok()?;
+            Some((vec![tube.row.name], 1))
+        }
+        WaitPlace::Set(set) => {
+            let set = state.derived.sets.as_ref()?.get(set)?;
+            Some((set.names(NAMES_SHOWN), set.len()))
+        }
     }
 }
 
@@ -319,15 +338,17 @@ impl Queue {
         };
         let mut waiting: Vec<_> = kinds.into_iter().flat_map(listed).collect();
         waiting.sort_by_key(|(waiting, _)| waiting.since);
-        let look = |view: &dyn View, now: Now| {
-            let mut waiters = Vec::new();
+        let look = |state: &Engine, now: Now| {
+            let (view, mut waiters) = (&state.store, Vec::new());
             for (seat, waits_for) in &waiting {
                 // A tube that was dropped while calls wait has no name.
-                let Ok(tube) = query::tube(view, seat.tube) else { continue };
+                let Some((tubes, tube_count)) = waits_on(state, seat.at) else { continue };
                 let left = (seat.until != NEVER)
                     .then(|| Duration::from_micros(seat.until.saturating_sub(now.lease)));
                 waiters.push(WaiterInfo {
-                    tube: tube.row.name,
+                    tube: tubes.first().cloned().unwrap_or_default(),
+                    tubes,
+                    tube_count,
                     waits_for: *waits_for,
                     consumer: query::holder(view, seat.holder)?,
                     waiting_for: Duration::from_micros(now.lease.saturating_sub(seat.since)),
@@ -336,7 +357,7 @@ impl Queue {
             }
             Ok(waiters)
         };
-        self.call("list waiters", |core| core.look(look))
+        self.call("list waiters", |core| core.look_at(look))
     }
 
     /// The taken tasks of all tubes, without those of damaged tubes: tube by tube in the order in

@@ -27,6 +27,8 @@ pub(crate) mod adopt;
 #[cfg(feature = "bincode")]
 pub(crate) mod typed;
 pub(crate) mod queue;
+pub(crate) mod tubes;
+pub(crate) mod several;
 pub(crate) mod scope;
 pub(crate) mod consumers;
 pub(crate) mod upkeep;

@@ -368,7 +368,7 @@ impl Queue {
         let removed = (|| {
             let tube = self.look_up(name)?.ok_or_else(|| Error::new(ErrorKind::TubeNotFound))?;
             let core = &self.hold.core;
-            let awaited = core.takers.count(tube.number) > 0;
+            let awaited = core.takers.count_named(tube.number) > 0;
             let op = tubes::Drop { tube: tube.number, awaited, used };
             let callbacks = &self.hold.callbacks;
             let callback = callbacks.of(name);

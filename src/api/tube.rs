@@ -70,6 +70,20 @@ impl Tube {
             coding: Coding::BYTES,
         }
     }
+
+    /// What the handles of several tubes have in common.
+    pub(crate) fn of_several(hold: &Arc<QueueInner>) -> Self {
+        Self {
+            hold: hold.clone(),
+            number: 0,
+            name: Arc::from(""),
+            placement: None,
+            consumer: None,
+            durability: hold.durability(),
+            kind: None,
+            coding: Coding::BYTES,
+        }
+    }
 }
 
 impl<T: ?Sized> Tube<T> {

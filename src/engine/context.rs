@@ -25,9 +25,17 @@ pub(crate) trait Op {
     /// end first.
     const SEES_DELAYS: bool = true;
 
+    /// Whether it works in the tubes of a set, see [`tube_set`](Self::tube_set).
+    const OVER_SET: bool = false;
+
     /// The tube whose due work is done first, so that no op sees a task that should have moved.
     /// `None` for an op that works in no tube, or that is itself such work.
     fn tube(&self) -> Option<u32> {
+        None
+    }
+
+    /// The set of tubes whose due work is done first, of an op that works in several.
+    fn tube_set(&self) -> Option<u32> {
         None
     }
 

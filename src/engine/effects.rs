@@ -2,6 +2,7 @@
 //! dropped. They are published after the commit, so that no code must derive them from the rows.
 
 use crate::engine::step_notes::StepNotes;
+use crate::engine::tube_set::Looked;
 use crate::format::Deadline;
 use crate::format::key::{Key, Run};
 use crate::format::row::TubeRow;
@@ -134,6 +135,8 @@ pub(crate) struct Effects {
     /// Tasks that retentions removed and whose ends calls wait for, as they were. They are taken
     /// out by the commit, and after a refusal: a plain op does not look at them.
     pub(crate) retired: Vec<TaskInfo>,
+    /// What a take from several tubes has seen of them.
+    pub(crate) looked: Option<Box<Looked>>,
 }
 
 impl Effects {
@@ -151,6 +154,9 @@ impl Effects {
         self.worked_off = None;
         if !self.tubes.is_empty() {
             self.tubes = Vec::new();
+        }
+        if self.looked.is_some() {
+            self.looked = None;
         }
         (self.work, self.durable_bytes) = (false, 0);
     }
@@ -256,5 +262,6 @@ impl Effects {
         self.work |= later.work;
         self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
         self.retired.extend(later.retired);
+        self.looked = later.looked.or(self.looked.take());
     }
 }

@@ -14,6 +14,7 @@
 //! ```
 
 pub(crate) mod step_notes;
+pub(crate) mod tube_set;
 pub(crate) mod effects;
 pub(crate) mod decision;
 pub(crate) mod tube_cache;

@@ -68,6 +68,19 @@ fn follow_first(ctx: &mut OpContext<'_>) -> Result<bool> {
     Ok(false)
 }
 
+/// The tubes with voided leases whose tasks are not ready yet.
+pub(crate) fn releasing(view: &dyn View) -> Result<Vec<u32>> {
+    let mut tubes = Vec::new();
+    if view.count(Range::of(Tag::Work)) > 0 {
+        let mut rows = Scan::prefixed(key::work_of(Work::Release));
+        while let Some((_, row)) = rows.next(view)? {
+            let work = row.as_deref().and_then(WorkRow::decode);
+            tubes.extend(work.map(|work| work.tube));
+        }
+    }
+    Ok(tubes)
+}
+
 /// The rows of one sweep over keys that end with a task's id, one for each task, in order.
 pub(crate) struct TaskSweep {
     rows: Scan,

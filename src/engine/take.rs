@@ -17,6 +17,10 @@ use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, State, TaskId, Ticket};
 use smallvec::SmallVec;
 
+mod several;
+
+pub(crate) use several::{FromTube, TakeFrom};
+
 /// Takes up to `most` tasks. An empty result is not an error.
 pub(crate) struct Take {
     pub(crate) tube: u32,

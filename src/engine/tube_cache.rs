@@ -1,6 +1,7 @@
 //! Decoded tubes. Every verb reads its tube first, so the runtime keeps all tubes decoded.
 
 use crate::engine::effects::{Border, NextDue};
+use crate::engine::tube_set::TubeSet;
 use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;
 use crate::words::task::TaskId;
@@ -54,6 +55,11 @@ pub(crate) trait KnownTubes {
 
     /// A lower bound of its deadlines, if it is cached.
     fn bound(&self, number: u32) -> Option<NextDue>;
+
+    /// The set of this number; `None` if none of its tubes is left.
+    fn tube_set(&self, _number: u32) -> Option<&TubeSet> {
+        None
+    }
 
     /// Whether calls wait for the end of this task.
     fn is_awaited(&self, _task: TaskId) -> bool {

@@ -17,7 +17,7 @@ use crate::runtime::reentrancy;
 use crate::runtime::sessions::{self, Leaving, end_graces, roll_back_puts, void_leases};
 use crate::runtime::shared::{CoreSettings, Shared};
 use crate::runtime::timer;
-use crate::runtime::wake::{Waiting, Wake};
+use crate::runtime::wake::{WaitPlace, Waiting, Wake};
 use crate::store::Opened;
 use crate::words::clock::{NEVER, Now};
 use crate::words::durability::Durability;
@@ -219,7 +219,7 @@ impl Shared {
 
     /// Takes one task; waits for one.
     pub(crate) fn take(&self, tube: u32, holder: u32, wait: Wait<'_>) -> Result<Option<Delivery>> {
-        let op = TakeUnlessStopped { take: Take { tube, most: 1, holder }, wait };
+        let op = UnlessStopped { take: Take { tube, most: 1, holder }, wait };
         let take = || Ok(self.apply(&op)?.0.pop());
         match take()? {
             None => self.wait_for(&self.takers, tube, holder, wait, take),
@@ -235,11 +235,24 @@ impl Shared {
         tube: u32,
         holder: u32,
         wait: Wait<'_>,
-        look: impl FnMut() -> Result<Option<R>>,
+        mut look: impl FnMut() -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        let look = || Ok(look()?.map(|found| (found, None)));
+        self.wait_at(wake, (tube.into(), holder), wait, look)
+    }
+
+    /// The same at any place. The look says in which tube it has found something, if it looked in
+    /// several.
+    pub(crate) fn wait_at<R>(
+        &self,
+        wake: &Wake,
+        (at, holder): (WaitPlace, u32),
+        wait: Wait<'_>,
+        look: impl FnMut() -> Result<Option<(R, Option<u32>)>>,
     ) -> Result<Option<R>> {
         let since = self.lease_now();
         let Some(until) = wait.end(since) else { return Ok(None) };
-        let waiting = Waiting { tube, holder, since, until };
+        let waiting = Waiting { at, holder, since, until };
         let ended = self.wait_as(wake, waiting, wait, look);
         self.rested();
         ended
@@ -250,7 +263,7 @@ impl Shared {
         wake: &Wake,
         waiting: Waiting,
         wait: Wait<'_>,
-        mut look: impl FnMut() -> Result<Option<R>>,
+        mut look: impl FnMut() -> Result<Option<(R, Option<u32>)>>,
     ) -> Result<Option<R>> {
         let until = waiting.until;
         let stopped = wait.stop.map_or_else(never, |stop| stop.stopped().clone());
@@ -258,15 +271,14 @@ impl Shared {
         loop {
             if let Some(wakeups) = entry.begin_look() {
                 match look() {
-                    Ok(Some(found)) => {
-                        entry.leave_to_others(wakeups.saturating_sub(1));
+                    Ok(Some((found, found_in))) => {
+                        entry.leave_served(wakeups, found_in);
                         return Ok(Some(found));
                     }
                     Ok(None) if !wait.is_stopped() => {}
                     ended => {
-                        // What it was woken for is still there, for another waiter.
-                        entry.leave_to_others(wakeups.max(1));
-                        return ended;
+                        entry.leave_unserved(wakeups);
+                        return ended.map(|_| None);
                     }
                 }
             }
@@ -396,13 +408,19 @@ fn depends_on_rows(kind: ErrorKind) -> bool {
 
 /// A take that takes nothing after the wait was stopped. It checks that under the engine's lock, so
 /// a task that is put after the stop is never taken.
-struct TakeUnlessStopped<'a> {
-    take: Take,
-    wait: Wait<'a>,
+pub(crate) struct UnlessStopped<'a, T> {
+    pub(crate) take: T,
+    pub(crate) wait: Wait<'a>,
 }
 
-impl Op for TakeUnlessStopped<'_> {
-    type Done = <Take as Op>::Done;
+impl<T: Op<Done: Default>> Op for UnlessStopped<'_, T> {
+    type Done = T::Done;
+
+    const OVER_SET: bool = T::OVER_SET;
+
+    fn tube_set(&self) -> Option<u32> {
+        self.take.tube_set()
+    }
 
     #[inline]
     fn tube(&self) -> Option<u32> {
@@ -416,7 +434,7 @@ impl Op for TakeUnlessStopped<'_> {
 
     #[inline]
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
-        if self.wait.is_stopped() { Ok(Self::Done::new()) } else { self.take.decide(ctx) }
+        if self.wait.is_stopped() { Ok(T::Done::default()) } else { self.take.decide(ctx) }
     }
 }
 

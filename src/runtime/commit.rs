@@ -1,14 +1,18 @@
 //! The steps of an op: read the clock, do due work, decide, write, make visible. All of it happens
 //! under the engine's lock, which no thread holds while it waits for a disk, a checkpoint or space.
 
+mod after_work;
 mod numbers;
+mod tubes;
+
+use after_work::AfterWork;
 
 use crate::engine::context::{OpContext, Repaired, Reserve, sound};
 use crate::engine::decision::{Decision, Over};
 use crate::engine::due::{self, WorkOff};
 use crate::engine::repair::Repair;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{Op, WithoutPayloads, query, settings};
+use crate::engine::{Op, WithoutPayloads, query};
 use crate::format::feature::Needs;
 use crate::format::{Tag, View};
 use crate::runtime::derived_state::DerivedState;
@@ -132,39 +136,6 @@ impl EngineState {
         (1..self.next_id()).contains(&id.get())
     }
 
-    /// A line about each tube of which more or fewer tasks are stalled than are counted. Reads the
-    /// leases of all tubes.
-    pub(crate) fn check_counted(&self) -> Result<Vec<String>> {
-        let mut lines = Vec::new();
-        // Read-only the leases are those of an earlier process, and void.
-        let numbers = match self.health.is_read_only() {
-            true => Vec::new(),
-            false => query::sound_numbers(&self.store)?,
-        };
-        for number in numbers {
-            let (tube, counted) = (self.tube(number)?, self.derived.stalled(number));
-            // What is damaged the audit reports.
-            let stalled = sound(query::stalled(&self.store, &tube))?;
-            if let Some(stalled) = stalled.filter(|stalled| *stalled != counted) {
-                let name = &tube.row.name;
-                lines.push(format!("tube {name:?}: {stalled} stalled tasks, counted {counted}"));
-            }
-        }
-        Ok(lines)
-    }
-
-    /// Loads the settings, and the tubes and their deadlines, at open.
-    pub(crate) fn learn(&mut self) -> Result<()> {
-        self.derived.live.load(settings::of_opening(&self.store)?);
-        for number in query::numbers(&self.store)? {
-            let Some(tube) = query::sound_tube(&self.store, number)? else { continue };
-            let next = due::first_deadlines(&self.store, &tube)?;
-            self.derived.load_tube(number, tube.row, None);
-            self.derived.set_bound(number, next);
-        }
-        Ok(())
-    }
-
     #[inline]
     pub(crate) fn now(&mut self, clock: &dyn Clock) -> Now {
         self.queue_clock.read(clock)
@@ -195,6 +166,11 @@ impl EngineState {
             && let Some(done) = self.work_off(tube, op, attempt)?
         {
             return Ok(done);
+        }
+        if O::OVER_SET
+            && let Some(set) = op.tube_set()
+        {
+            self.work_off_set(set, attempt)?;
         }
         self.commit(op, attempt)
     }
@@ -242,6 +218,25 @@ impl EngineState {
                 return Err(Undone::TryAfter(After::Yield));
             }
         }
+    }
+
+    /// The same for the tubes of a set, in commits of their own.
+    #[cold]
+    fn work_off_set(&mut self, set: u32, attempt: &mut Attempt<'_>) -> Result<(), Undone> {
+        let came = *attempt.call.came.get_or_insert(attempt.now);
+        for tube in self.due_of_set(set, attempt.now)? {
+            if self.store.is_full() {
+                self.work_off_some(tube, true, attempt)?;
+                continue;
+            }
+            let work = WorkOff::of(&self.derived, tube, SWEEP_TASKS);
+            while self.commit(&work, attempt)?.0 {
+                if self.is_due(tube, true, came)? {
+                    return Err(Undone::TryAfter(After::Yield));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// On a full disk a few due tasks are moved, which need space until they are taken and settled.
@@ -453,36 +448,6 @@ impl EngineState {
     pub(crate) fn idle(&mut self) -> bool {
         // A failure breaks the queue, and every later call reports it.
         self.health.runs().is_err() || self.store.idle().unwrap_or(true)
-    }
-}
-
-/// A sweep of due work, and the op after it if the sweep has done all. Both are one decision.
-struct AfterWork<'a, O> {
-    work: WorkOff,
-    op: &'a O,
-}
-
-impl<O: Op> Op for AfterWork<'_, O> {
-    /// `None` if it was not reached.
-    type Done = Option<O::Done>;
-
-    fn numbers(&self) -> Numbers {
-        self.work.numbers().plus(self.op.numbers())
-    }
-
-    fn adds(&self) -> bool {
-        self.op.adds()
-    }
-
-    fn grows(&self) -> bool {
-        self.op.grows()
-    }
-
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
-        let more = self.work.decide(ctx)?;
-        // An op sees the row of its tube as it was before the decision.
-        let has_tube_changed = ctx.effects().changes_tubes();
-        if more || has_tube_changed { Ok(None) } else { self.op.decide(ctx).map(Some) }
     }
 }
 

@@ -5,6 +5,7 @@
 use crate::engine::decision::Decision;
 use crate::engine::effects::{Border, Effects, NextDue, TubeChange};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
+use crate::engine::tube_set::{Choice, TubeOrder, TubeSet};
 use crate::format::NumberHash;
 use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;
@@ -12,6 +13,8 @@ use crate::runtime::deadlines::{Deadlines, Walk};
 use crate::runtime::events::Hub;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::live::LiveSettings;
+use crate::runtime::seats::Seats;
+use crate::runtime::tube_sets::TubeSets;
 use crate::words::clock::Now;
 use crate::words::sync::Arc;
 use crate::words::task::{Cause, State, TaskId, TaskInfo};
@@ -29,6 +32,9 @@ pub(crate) struct DerivedState {
     pub(crate) tasks_put: u64,
     /// The tasks whose ends calls wait for.
     pub(crate) awaited: HashMap<TaskId, AwaitedTask>,
+    /// The sets of tubes that are taken from. Usually there are none.
+    pub(crate) sets: Option<Box<TubeSets>>,
+    pub(crate) seats: Arc<Seats>,
     /// Of those the ones that took a step, to be published like the outbox. Usually none.
     pub(crate) ends: Option<Box<Ends>>,
     /// Committed, and to be published after the lock is released.
@@ -87,12 +93,15 @@ pub(crate) struct TubeWakeups {
     pub(crate) gone: usize,
 }
 
-/// Steps of tasks that calls wait for.
+/// Ends that calls wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
+    /// Tasks that took a step.
     pub(crate) tasks: Vec<TaskId>,
     /// Tasks may have gone with their tube.
     pub(crate) cleared: bool,
+    /// The last tube of a list that calls wait on was dropped.
+    pub(crate) list: bool,
 }
 
 impl Notices {
@@ -117,6 +126,10 @@ impl KnownTubes for DerivedState {
     fn bound(&self, number: u32) -> Option<NextDue> {
         self.visit();
         self.tubes.get(&number).map(|state| state.next)
+    }
+
+    fn tube_set(&self, number: u32) -> Option<&TubeSet> {
+        self.sets.as_ref()?.usable(number)
     }
 
     fn is_awaited(&self, task: TaskId) -> bool {
@@ -193,7 +206,10 @@ impl DerivedState {
             }
             return;
         }
-        let name = row.name.as_str().into();
+        let name: Arc<str> = row.name.as_str().into();
+        if let Some(sets) = &mut self.sets {
+            sets.join(number, &name);
+        }
         let tube = TubeEntry { number, row, border };
         let state = TubeState { tube, name, next: NextDue::NONE, calls: [0; CAUSES], stalled: 0 };
         self.tubes.insert(number, state);
@@ -216,6 +232,9 @@ impl DerivedState {
                 (None, None) => {
                     self.set_bound(number, NextDue::NONE);
                     self.tubes.remove(&number);
+                    if self.sets.as_mut().is_some_and(|sets| sets.leave(number)) {
+                        self.ends.get_or_insert_default().list = true;
+                    }
                 }
             }
         }
@@ -236,8 +255,16 @@ impl DerivedState {
                 self.outbox.add(change.tube, 0, 1);
             }
         }
+        if let Some(looked) = effects.looked.take()
+            && let Some(sets) = &mut self.sets
+        {
+            sets.apply(*looked);
+        }
         for (tube, tasks) in &effects.wakes {
             self.outbox.add(*tube, *tasks, 0);
+            if let Some(sets) = &mut self.sets {
+                sets.wake(*tube);
+            }
         }
         let tubes = &self.tubes;
         let name = |tube: u32| tubes.get(&tube).map_or_else(|| "".into(), |tube| tube.name.clone());
@@ -275,6 +302,9 @@ impl DerivedState {
             }
             self.set_bound(number, NextDue::UNKNOWN);
             self.outbox.add(number, usize::MAX, 0);
+            if let Some(sets) = &mut self.sets {
+                sets.wake(number);
+            }
         }
         (self.outbox.sooner, self.outbox.freed) = (true, true);
     }
@@ -292,6 +322,29 @@ impl DerivedState {
         let tasks = effects.changes.iter().map(|change| change.task);
         ends.tasks.extend(tasks.filter(|task| self.awaited.contains_key(task)));
         ends.cleared |= effects.changes_tubes();
+    }
+
+    /// Begins a set of tubes. Returns its number.
+    pub(crate) fn begin_set(&mut self, choice: Choice, prefix: Option<&str>) -> u32 {
+        let seats = &self.seats;
+        let sets = self.sets.get_or_insert_with(|| Box::new(TubeSets::new(seats.clone())));
+        sets.begin(choice, prefix)
+    }
+
+    /// Adds a tube to a set, unless it was dropped.
+    pub(crate) fn add_to_set(&mut self, set: u32, (tube, place, weight): (u32, u32, u32)) {
+        if let (Some(sets), Some(state)) = (&mut self.sets, self.tubes.get(&tube)) {
+            sets.add(set, tube, (TubeOrder { place, name: state.name.clone() }, weight));
+        }
+    }
+
+    /// Ends a set.
+    pub(crate) fn end_set(&mut self, set: u32) -> Option<TubeSet> {
+        let ended = self.sets.as_mut()?.end(set);
+        if self.sets.as_ref().is_some_and(|sets| sets.is_empty()) {
+            self.sets = None;
+        }
+        ended
     }
 
     #[inline]

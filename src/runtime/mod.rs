@@ -2,6 +2,7 @@
 //! engine and their writes to the store, and publishes what was committed.
 
 pub(crate) mod group_commit;
+pub(crate) mod seats;
 pub(crate) mod wake;
 pub(crate) mod events;
 pub(crate) mod event_filter;
@@ -9,6 +10,7 @@ pub(crate) mod parker;
 pub(crate) mod handoff_mutex;
 pub(crate) mod deadlines;
 pub(crate) mod live;
+pub(crate) mod tube_sets;
 pub(crate) mod derived_state;
 pub(crate) mod reentrancy;
 pub(crate) mod commit;
@@ -27,6 +29,7 @@ pub(crate) mod reads;
 pub(crate) mod listing;
 pub(crate) mod failed;
 pub(crate) mod names;
+pub(crate) mod several;
 pub(crate) mod ended_walk;
 pub(crate) mod tagged;
 pub(crate) mod search;

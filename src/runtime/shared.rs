@@ -13,6 +13,7 @@ use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::live::LiveSettings;
 use crate::runtime::parker::Parker;
 use crate::runtime::reentrancy;
+use crate::runtime::seats::Seats;
 use crate::runtime::wake::Wake;
 use crate::store::{Health, Opened};
 use crate::words::clock::{Clock, ClockStep};
@@ -77,13 +78,15 @@ impl Shared {
         let mut state = EngineState::new(opened);
         let live = Arc::new(LiveSettings::new(settings.given));
         state.derived.live = live.clone();
+        let seats = Arc::<Seats>::default();
+        state.derived.seats = seats.clone();
         Self {
             checkpointer: Checkpointer::new(state, settings.clock.clone(), settings.by_hand),
             settings,
             live,
             clock_step,
             gate,
-            takers: Wake::default(),
+            takers: Wake::over(seats),
             room: Wake::in_turn(),
             ready_waiters: Wake::default(),
             ends: Wake::default(),
@@ -176,7 +179,7 @@ impl Shared {
         self.waits().into_iter().for_each(Wake::recheck_all);
     }
 
-    /// Wakes the calls that wait for the ends of these tasks.
+    /// Wakes the calls that wait for these ends.
     #[cold]
     fn wake_ends(&self, ends: &Ends) {
         for task in &ends.tasks {
@@ -184,6 +187,9 @@ impl Shared {
         }
         if ends.cleared {
             self.ends.recheck_all();
+        }
+        if ends.list {
+            self.takers.recheck_all();
         }
     }
 

@@ -82,6 +82,14 @@ impl<'a> TransactionCommit<'a> {
         if let Some(tube) = op.tube() {
             run_due_work(state, draft, tube, tubes.insert(tube), &mut attempt)?;
         }
+        if O::OVER_SET
+            && let Some(set) = op.tube_set()
+        {
+            let due = state.due_of_set(set, now)?;
+            for tube in due {
+                run_due_work(state, draft, tube, tubes.insert(tube), &mut attempt)?;
+            }
+        }
         let done = state.execute_over(op, draft, &mut attempt)?;
         tasks.extend(op.in_doubt(&done));
         Ok(done)

@@ -2,13 +2,20 @@
 //! be lost. Entries are woken first come, first served. A waiter that leaves with an unused wake-up
 //! passes it on.
 //!
+//! A call that waits on a set of tubes has one entry for all of them, in the same order of coming.
+//! A wake-up of one of the tubes that it did not use goes on to the others that wait for that tube.
+//!
 //! Takers look at the same time, as many as there are tasks for. Those who wait for room look *in
 //! turn*: of each tube only the first, so that no later one gets the room that it waits for.
 
+use crate::runtime::seats::Seats;
 use crate::words::clock::NEVER;
-use crate::words::sync::{AtomicUsize, Mutex, Ordering, Receiver, Sender, bounded};
+use crate::words::sync::{Arc, AtomicUsize, Mutex, Ordering, Receiver, Sender, bounded};
 use crate::words::sync::{ThreadId, current};
+use smallvec::SmallVec;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::iter::once;
 use std::mem;
 use std::ops::RangeInclusive;
 
@@ -19,12 +26,28 @@ pub(crate) struct Wake {
     lists: Mutex<WaitLists>,
     /// Lets publishing without waiters cost one load.
     waiting: AtomicUsize,
+    /// The sets that a tube is in.
+    seats: Arc<Seats>,
+}
+
+/// What a call waits at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WaitPlace {
+    Tube(u32),
+    /// A set of tubes.
+    Set(u32),
+}
+
+impl From<u32> for WaitPlace {
+    fn from(tube: u32) -> Self {
+        Self::Tube(tube)
+    }
 }
 
 #[derive(Default)]
 struct WaitLists {
-    /// By the tube and the number of the entry.
-    entries: BTreeMap<(u32, u64), WaitEntry>,
+    /// By the place and the number of the entry.
+    entries: BTreeMap<(WaitPlace, u64), WaitEntry>,
     next: u64,
 }
 
@@ -32,6 +55,8 @@ struct WaitEntry {
     /// Its wake-ups since it last looked: at most one, except in turn. There the first entry of a
     /// tube has all of them, and `usize::MAX` stands for any number.
     wakeups: usize,
+    /// The tube of its last wake-up.
+    by: u32,
     doing: Doing,
     thread: ThreadId,
     signal: Sender,
@@ -50,8 +75,10 @@ enum Doing {
 /// An entry in the order of waiting. Its drop passes unused wake-ups on.
 pub(crate) struct Registration<'a> {
     wake: &'a Wake,
-    /// Its tube and its number.
-    entry: (u32, u64),
+    /// Its place and its number.
+    entry: (WaitPlace, u64),
+    /// The tube of the wake-up that it last used up.
+    by: Cell<u32>,
     /// Receives a message for a wake-up, or to look again.
     pub(crate) signal: Receiver,
 }
@@ -59,7 +86,7 @@ pub(crate) struct Registration<'a> {
 /// One waiter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
-    pub(crate) tube: u32,
+    pub(crate) at: WaitPlace,
     pub(crate) holder: u32,
     /// Lease time.
     pub(crate) since: u64,
@@ -71,24 +98,48 @@ impl WaitLists {
     /// Gives the first waiter of a tube so many wake-ups more.
     fn wake_first(&mut self, tube: u32, count: usize) {
         if let Some((_, first)) = self.entries.range_mut(of(tube)).next() {
-            first.wake(count);
+            first.wake(tube, count);
+        }
+    }
+
+    /// Wakes so many of those that wait at these places, in the order in which they came.
+    #[cold]
+    fn wake_of_several(&mut self, tube: u32, places: &[WaitPlace], count: usize) {
+        let entries = &self.entries;
+        let idle = |place: &WaitPlace| {
+            let idle = entries.range(of(*place)).filter(|(_, entry)| entry.wakeups == 0);
+            idle.map(|((place, number), _)| (*number, *place)).peekable()
+        };
+        let (mut lines, mut chosen) = (places.iter().map(idle).collect::<Vec<_>>(), Vec::new());
+        while chosen.len() < count {
+            let first = lines.iter_mut().filter_map(|line| line.peek().copied()).min();
+            let Some(first) = first else { break };
+            lines.iter_mut().for_each(|line| _ = line.next_if_eq(&first));
+            chosen.push(first);
+        }
+        for (number, place) in chosen {
+            if let Some(entry) = self.entries.get_mut(&(place, number)) {
+                entry.wake(tube, 1);
+            }
         }
     }
 
     /// Lets the first waiter of each tube look.
     fn wake_each_first(&mut self) {
-        let mut from = (0, 0);
-        while let Some((&(tube, _), first)) = self.entries.range_mut(from..).next() {
-            first.wake(usize::MAX);
+        let mut from = (WaitPlace::Tube(0), 0);
+        while let Some((&(WaitPlace::Tube(tube), _), first)) = self.entries.range_mut(from..).next()
+        {
+            first.wake(tube, usize::MAX);
             let Some(next) = tube.checked_add(1) else { break };
-            from = (next, 0);
+            from = (WaitPlace::Tube(next), 0);
         }
     }
 }
 
 impl WaitEntry {
-    fn wake(&mut self, count: usize) {
+    fn wake(&mut self, tube: u32, count: usize) {
         self.wakeups = self.wakeups.saturating_add(count);
+        self.by = tube;
         self.signal();
     }
 
@@ -105,19 +156,25 @@ impl Wake {
         Self { in_turn: true, ..Self::default() }
     }
 
-    /// Adds an entry after the others of a tube.
+    /// Waiters at tubes, and at sets of them.
+    pub(crate) fn over(seats: Arc<Seats>) -> Self {
+        Self { seats, ..Self::default() }
+    }
+
+    /// Adds an entry after the others.
     pub(crate) fn register(&self, waiting: Waiting) -> Registration<'_> {
         let (signal, receiver) = bounded(1);
         let mut lists = self.lists.lock();
-        let entry = (waiting.tube, lists.next);
+        let entry = (waiting.at, lists.next);
         lists.next += 1;
         // What the first one waits for may be there already, perhaps several times.
-        let is_first = lists.entries.range(of(waiting.tube)).next().is_none();
+        let is_first = lists.entries.range(of(waiting.at)).next().is_none();
         let wakeups = if self.in_turn && is_first { usize::MAX } else { 0 };
         let (doing, thread) = (Doing::Looks, current().id());
-        lists.entries.insert(entry, WaitEntry { wakeups, doing, thread, signal, waiting });
+        let by = waiting.at.tube();
+        lists.entries.insert(entry, WaitEntry { wakeups, by, doing, thread, signal, waiting });
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        Registration { wake: self, entry, signal: receiver }
+        Registration { wake: self, entry, by: Cell::new(by), signal: receiver }
     }
 
     /// Wakes `count` waiters of the tube, first come, first served.
@@ -130,14 +187,24 @@ impl Wake {
 
     #[cold]
     fn wake_some(&self, tube: u32, count: usize) {
+        let places = self.places(tube);
         let mut lists = self.lists.lock();
         if self.in_turn {
             return lists.wake_first(tube, count);
         }
+        if places.len() > 1 {
+            return lists.wake_of_several(tube, &places, count);
+        }
         let entries = lists.entries.range_mut(of(tube)).map(|(_, entry)| entry);
         for entry in entries.filter(|entry| entry.wakeups == 0).take(count) {
-            entry.wake(1);
+            entry.wake(tube, 1);
         }
+    }
+
+    /// Where those wait who wait for this tube.
+    fn places(&self, tube: u32) -> SmallVec<[WaitPlace; 2]> {
+        let sets = self.seats.of(tube).into_iter().map(|seat| WaitPlace::Set(seat.set));
+        once(WaitPlace::Tube(tube)).chain(sets).collect()
     }
 
     /// Lets the first waiter of each tube look, and after it the others in turn.
@@ -187,7 +254,18 @@ impl Wake {
     /// How many wait for the tube.
     #[cold]
     pub(crate) fn count(&self, tube: u32) -> usize {
-        self.lists.lock().entries.range(of(tube)).count()
+        let places = self.places(tube);
+        let lists = self.lists.lock();
+        places.into_iter().map(|place| lists.entries.range(of(place)).count()).sum()
+    }
+
+    /// The same without those that wait for all tubes with a prefix.
+    pub(crate) fn count_named(&self, tube: u32) -> usize {
+        let seats = self.seats.of(tube);
+        let named = seats.into_iter().filter(|seat| seat.is_named);
+        let places = named.map(|seat| WaitPlace::Set(seat.set)).chain([WaitPlace::Tube(tube)]);
+        let lists = self.lists.lock();
+        places.map(|place| lists.entries.range(of(place)).count()).sum()
     }
 
     /// All waiters, in the order of the entries.
@@ -199,9 +277,20 @@ impl Wake {
     }
 }
 
-/// The keys of a tube's entries.
-fn of(tube: u32) -> RangeInclusive<(u32, u64)> {
-    (tube, 0)..=(tube, u64::MAX)
+/// The keys of the entries at a place.
+fn of(place: impl Into<WaitPlace>) -> RangeInclusive<(WaitPlace, u64)> {
+    let place = place.into();
+    (place, 0)..=(place, u64::MAX)
+}
+
+impl WaitPlace {
+    /// The tube, or 0.
+    fn tube(self) -> u32 {
+        match self {
+            Self::Tube(tube) => tube,
+            Self::Set(_) => 0,
+        }
+    }
 }
 
 impl Registration<'_> {
@@ -212,12 +301,35 @@ impl Registration<'_> {
         let mut lists = self.wake.lists.lock();
         let entry = lists.entries.get_mut(&self.entry)?;
         entry.doing = Doing::Looks;
+        self.by.set(entry.by);
         let wakeups = mem::take(&mut entry.wakeups);
         (!self.wake.in_turn || wakeups > 0).then_some(wakeups)
     }
 
+    /// Ends the wait of one that has found something, in this tube if it waited on several. Passes
+    /// on what it did not use of its wake-ups.
+    pub(crate) fn leave_served(self, wakeups: usize, found_in: Option<u32>) {
+        let used = usize::from(found_in.is_none_or(|tube| tube == self.by.get()));
+        self.leave_to_others(wakeups.saturating_sub(used));
+    }
+
+    /// Ends the wait without a find. What it was woken for is still there.
+    pub(crate) fn leave_unserved(self, wakeups: usize) {
+        // One on several tubes that was not woken was woken for none of them.
+        let least = usize::from(matches!(self.entry.0, WaitPlace::Tube(_)));
+        self.leave_to_others(wakeups.max(least));
+    }
+
     /// Ends the wait, and passes wake-ups on to other waiters.
     pub(crate) fn leave_to_others(self, wakeups: usize) {
+        if let WaitPlace::Set(_) = self.entry.0 {
+            // Another tube may have woken it since. If this wakes its own entry, the drop passes it
+            // on.
+            if wakeups > 0 {
+                self.wake.wake_some(self.by.get(), wakeups);
+            }
+            return;
+        }
         if let Some(entry) = self.wake.lists.lock().entries.get_mut(&self.entry) {
             entry.wakeups = entry.wakeups.saturating_add(wakeups);
         }
@@ -237,6 +349,7 @@ impl Drop for Registration<'_> {
     fn drop(&mut self) {
         let mut lists = self.wake.lists.lock();
         let entry = lists.entries.remove(&self.entry);
+        let tube = entry.as_ref().map_or(0, |entry| entry.by);
         let before = lists.entries.range((self.entry.0, 0)..self.entry).next();
         let was_first = self.wake.in_turn && before.is_none();
         drop(lists);
@@ -244,7 +357,7 @@ impl Drop for Registration<'_> {
         // For the one behind it there may be what was not enough for the first.
         let left = entry.map_or(0, |entry| entry.wakeups).max(usize::from(was_first));
         if left > 0 {
-            self.wake.wake_some(self.entry.0, left);
+            self.wake.wake_some(tube, left);
         }
     }
 }
@@ -252,9 +365,10 @@ impl Drop for Registration<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::seats::Seat;
 
     fn register(wake: &Wake, tube: u32) -> Registration<'_> {
-        wake.register(Waiting { tube, holder: 0, since: 0, until: 0 })
+        wake.register(Waiting { at: tube.into(), holder: 0, since: 0, until: 0 })
     }
 
     fn is_signalled(entry: &Registration<'_>) -> bool {
@@ -335,5 +449,83 @@ mod tests {
             assert!(is_signalled(&entry));
         }
         assert_eq!(wake.list().len(), 0);
+    }
+
+    /// Tubes 1 and 2 are in set 7, tube 2 is in set 8 too, by its name.
+    fn seated() -> Wake {
+        let seats = Arc::<Seats>::default();
+        seats.add(1, Seat { set: 7, is_named: false });
+        seats.add(2, Seat { set: 7, is_named: false });
+        seats.add(2, Seat { set: 8, is_named: true });
+        Wake::over(seats)
+    }
+
+    fn on_set(wake: &Wake, set: u32) -> Registration<'_> {
+        wake.register(Waiting { at: WaitPlace::Set(set), holder: 0, since: 0, until: 0 })
+    }
+
+    #[test]
+    fn on_one_tube_or_on_several_first_come_first_served() {
+        let wake = seated();
+        let (a, b, c) = (register(&wake, 1), on_set(&wake, 7), register(&wake, 1));
+        let (d, e) = (on_set(&wake, 8), on_set(&wake, 7));
+        assert_eq!((wake.count(1), wake.count(2), wake.count(3)), (4, 3, 0));
+        assert_eq!((wake.count_named(1), wake.count_named(2)), (2, 1));
+        let signalled = || [&a, &b, &c, &d, &e].map(is_signalled);
+        wake.wake(1, 1);
+        assert_eq!(signalled(), [true, false, false, false, false]);
+        wake.wake(1, 1);
+        assert_eq!(signalled(), [false, true, false, false, false]);
+        wake.wake(2, 1);
+        assert_eq!(signalled(), [false, false, false, true, false], "that one has a wake-up");
+        wake.wake(1, usize::MAX);
+        assert_eq!(signalled(), [false, false, true, false, true]);
+    }
+
+    #[test]
+    fn a_wake_up_that_another_tube_has_served_goes_on() {
+        let wake = seated();
+        let (both, one, two) = (on_set(&wake, 7), register(&wake, 1), register(&wake, 2));
+        wake.wake(1, 1);
+        assert_eq!(both.begin_look(), Some(1));
+        // It found a task of tube 2, and meanwhile tube 2 has woken it too.
+        wake.wake(2, 1);
+        both.leave_served(1, Some(2));
+        assert!(is_signalled(&one), "what woke it is still there");
+        assert!(is_signalled(&two), "a later wake-up too");
+
+        for (found_in, goes_on) in [(Some(1), false), (Some(2), true)] {
+            let (both, one) = (on_set(&wake, 7), register(&wake, 1));
+            wake.recheck_all();
+            assert!(is_signalled(&one));
+            wake.wake(1, 1);
+            wake.wake(1, 1);
+            let woken = both.begin_look();
+            assert!(is_signalled(&one) || woken == Some(1));
+            one.begin_look();
+            both.leave_served(woken.unwrap(), found_in);
+            assert_eq!(is_signalled(&one), goes_on, "{found_in:?}");
+        }
+    }
+
+    #[test]
+    fn a_waiter_on_several_that_leaves_passes_its_wake_up_on() {
+        let wake = seated();
+        for looks in [true, false] {
+            let (both, one, two) = (on_set(&wake, 7), register(&wake, 1), register(&wake, 2));
+            wake.wake(2, 1);
+            match looks {
+                true => {
+                    let wakeups = both.begin_look().unwrap();
+                    both.leave_unserved(wakeups);
+                }
+                false => drop(both),
+            }
+            assert!(is_signalled(&two) && !is_signalled(&one));
+        }
+        // One that was not woken leaves nothing.
+        let (both, one) = (on_set(&wake, 7), register(&wake, 1));
+        both.leave_unserved(0);
+        assert!(!is_signalled(&one));
     }
 }

@@ -111,6 +111,15 @@ pub(crate) const SEARCH_ROWS: usize = 4096;
 pub(crate) const TUBES_OF_STEP: usize = 32;
 /// Names of tubes, or consumers, that one step of a listing reads under the engine's lock.
 pub(crate) const NAMES_OF_STEP: usize = 64;
+/// Tubes of a list that a take chooses from.
+pub(crate) const LIST_TUBES_MAX: usize = 10_000;
+/// The weight of a tube in such a list.
+pub(crate) const WEIGHT_MAX: u32 = 1000;
+/// Tubes without a task to take that one take from several looks at under the engine's lock at
+/// once.
+pub(crate) const LOOKS_OF_STEP: usize = 128;
+/// Names of tubes that are shown of a call that waits on several.
+pub(crate) const NAMES_SHOWN: usize = 100;
 /// Failure groups that one step of a listing counts.
 pub(crate) const GROUPS_OF_STEP: usize = 32;
 /// Rows of the first slice of a checkpoint on a full disk.

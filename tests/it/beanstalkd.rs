@@ -1,7 +1,9 @@
 //! Runs the page "coming from beanstalkd": for each entry of its tables there is a test of what
 //! beanstalkd's protocol says about it, and of what the page says that differs.
 
-use crate::{counts, drain, is_gone, kind, lone, lone_with, next, secs, state, still, waiting};
+use crate::{
+    counts, drain, is_gone, kind, lone, lone_with, next, secs, state, still, until_waiting, waiting,
+};
 use std::collections::BTreeSet;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -279,15 +281,30 @@ fn touch() {
     assert_eq!(job.time_left().unwrap(), Some(secs(65)));
 }
 
-/// Until one take waits for several tubes, each has a thread.
 fn several_tubes() {
     let queue = still().0.in_memory().unwrap();
-    let tubes = ["a", "b"].map(|name| queue.tube(name).unwrap());
-    let takers = tubes.each_ref().map(|tube| waiting(tube, |tube| tube.take().unwrap().to_vec()));
-    let watched: Vec<_> = queue.waiters().unwrap().into_iter().map(|waiter| waiter.tube).collect();
-    assert_eq!(watched.into_iter().collect::<BTreeSet<_>>(), ["a", "b"].map(String::from).into());
-    tubes.iter().for_each(|tube| _ = tube.put(tube.name().as_bytes()).unwrap());
-    assert_eq!(takers.map(|taker| taker.join().unwrap()), [b"a", b"b"]);
+    let watched = queue.tubes_of(["default", "a", "b"]).unwrap().by_priority(); // watch a, watch b
+    assert_eq!(watched.names().unwrap(), ["default", "a", "b"]);
+    let tubes = ["default", "a", "b"].map(|name| queue.tube(name).unwrap());
+    for (tube, priority) in tubes.iter().zip([7, 5, 3]) {
+        tube.task(tube.name().as_bytes()).priority(priority).put().unwrap();
+    }
+    let ignoring = queue.tubes_of(["default", "a"]).unwrap().by_priority(); // ignore b
+    let reserve = |tubes: &tubewell::Tubes| String::from_utf8(tubes.take().unwrap().to_vec());
+    assert_eq!(reserve(&ignoring).unwrap(), "a", "the guard was dropped, and it is ready again");
+    assert_eq!(watched.take().unwrap().ack().map(|()| counts(&tubes[2])).unwrap(), [0; 4]);
+    assert_eq!(ignoring.take().unwrap().ack().map(|()| counts(&tubes[1])).unwrap(), [0; 4]);
+    watched.take().unwrap().ack().unwrap();
+    // One wait for all of them.
+    let taker = std::thread::spawn({
+        let watched = watched.clone();
+        move || watched.take().unwrap().to_vec()
+    });
+    until_waiting(&tubes[2], 1);
+    assert_eq!(queue.waiters().unwrap()[0].tubes, ["default", "a", "b"]);
+    tubes[1].put(b"a").unwrap();
+    assert_eq!(taker.join().unwrap(), b"a");
+    assert_eq!(kind(queue.tubes_of([""; 0])), ErrorKind::Invalid); // NOT_IGNORED
 }
 
 fn peek() {

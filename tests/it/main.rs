@@ -127,6 +127,7 @@ mod search;
 mod session;
 mod settings;
 mod settle;
+mod several;
 mod size;
 mod subscriptions;
 mod tags;

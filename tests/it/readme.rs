@@ -138,25 +138,32 @@ fn anchor(headline: &str) -> String {
 }
 
 #[test]
-fn it_links_every_chapter_of_the_guide_and_no_other() {
-    let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/jobs.md"));
-    let guide = guide.unwrap();
+fn it_links_every_chapter_of_the_guides_and_no_other() {
+    for guide in ["jobs", "flows"] {
+        links_every_chapter(guide);
+    }
+}
+
+fn links_every_chapter(guide: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{guide}.md"));
+    let text = fs::read_to_string(path).unwrap();
     let mut is_code = false;
-    let chapters = guide.lines().filter_map(|line| {
+    let chapters = text.lines().filter_map(|line| {
         is_code ^= line.starts_with("```");
         line.strip_prefix("# ").filter(|_| !is_code).map(anchor)
     });
     let readme = readme();
-    let place = concat!("https://docs.rs/tubewell/", env!("CARGO_PKG_VERSION"), "/tubewell/jobs/#");
+    let version = env!("CARGO_PKG_VERSION");
+    let place = format!("https://docs.rs/tubewell/{version}/tubewell/{guide}/#");
     let mut linked: Vec<_> = readme
         .lines()
-        .filter_map(|line| line.strip_prefix('[')?.split_once("]: ")?.1.strip_prefix(place))
+        .filter_map(|line| line.strip_prefix('[')?.split_once("]: ")?.1.strip_prefix(&*place))
         .collect();
     linked.sort_unstable();
     let mut chapters: Vec<_> = chapters.collect();
     chapters.sort_unstable();
     assert_eq!(linked, chapters);
-    for line in readme.lines().filter(|line| line.contains(place)) {
+    for line in readme.lines().filter(|line| line.contains(&place)) {
         let name = line.split(':').next().unwrap_or_default();
         assert!(readme.contains(&format!("**{name}**")), "README.md: nothing leads to {name}");
     }

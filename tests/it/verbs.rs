@@ -44,6 +44,7 @@ pub fn writing(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
         tube.batch_of([tube.task(b"b")]).put_outcomes(),
         tube.copy_to(id, tube),
     ];
+    let all = queue.tubes_with_prefix("").unwrap();
     let takes = calls![
         tube.take(),
         tube.try_take(),
@@ -53,6 +54,13 @@ pub fn writing(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
         tube.take_many(2),
         tube.try_take_group("g0"),
         tube.claim(id),
+        all.take(),
+        all.try_take(),
+        all.take_timeout(wait),
+        all.take_until(&stop),
+        all.take_timeout_until(wait, &stop),
+        all.take_many(2),
+        queue.tubes_of(["new"]),
         queue.wait_for(id, wait),
         queue.wait_for_until(id, &stop),
     ];
@@ -123,6 +131,7 @@ pub fn reading(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
     fn first<T>(mut items: impl Iterator<Item = Result<T>>) -> Result<Option<T>> {
         items.next().transpose()
     }
+    let all = queue.tubes_with_prefix("").unwrap();
     let (stop, wait, filter) = (Stop::new(), secs(1), Filter::new().state(State::Taken));
     calls![
         tube.wait_ready(wait),
@@ -151,6 +160,7 @@ pub fn reading(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
         queue.scope("a").find_tube("new"),
         queue.scope("a").tubes(),
         queue.tubes(),
+        all.names(),
         queue.stats(),
         queue.overview(),
         queue.waiters(),
@@ -188,10 +198,19 @@ pub fn watching(queue: &Queue, tube: &Tube) -> Vec<Said> {
     ]
 }
 
-/// Not a verb of a queue or of a tube, or not refused: on a closed queue every lease is lost, and a
-/// callback may go.
-const OTHERS: [&str; 8] =
-    ["encode", "is_lost", "on_lost", "open_disk", "put_in", "set_callback", "synced", "table"];
+/// Not a verb of a queue or of a tube, or not refused: weights are compared with the list alone,
+/// on a closed queue every lease is lost, and a callback may go.
+const OTHERS: [&str; 9] = [
+    "encode",
+    "is_lost",
+    "on_lost",
+    "open_disk",
+    "put_in",
+    "set_callback",
+    "synced",
+    "table",
+    "weighted",
+];
 
 /// The public methods in a source that may fail, or list what may fail.
 fn fallible(text: &str) -> impl Iterator<Item = &str> {

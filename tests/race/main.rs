@@ -16,6 +16,7 @@ mod checkpoints;
 mod disk;
 mod handles;
 mod jobs;
+mod several;
 mod sync;
 mod turns;
 mod waits;

@@ -441,6 +441,16 @@ fn verbs() -> Vec<Verb> {
         ("take by a session without a name", May::Never, |s| {
             s.tube.by(&s.queue.session()).try_take()?.unwrap().release().map(nothing)
         }),
+        ("take from several tubes", May::Never, |s| {
+            let tubes = s.queue.tubes_of([s.tube.name()])?.by_priority();
+            tubes.by(&s.ada).try_take()?.unwrap().release().map(nothing)
+        }),
+        ("take_many from several tubes", May::Never, |s| {
+            let tasks = s.queue.tubes_of([s.tube.name()])?.round_robin().take_many(1000)?;
+            s.is_bounded("take_many");
+            assert!(!tasks.is_empty());
+            tasks.into_iter().try_for_each(Task::release).map(nothing)
+        }),
         ("take of a group", May::Never, |s| {
             let task = s.tube.try_take_group("g")?.unwrap();
             assert_eq!(task.id(), s.keyed);

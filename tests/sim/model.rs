@@ -632,6 +632,9 @@ impl Model {
                 return self.transact(*tube, *ending, picked);
             }
             Step::AckMany { .. } => return self.ack_many(&picked.leases),
+            Step::TakeFrom { best, count } => {
+                return Ok(self.take_from(*best, *count, picked.lease));
+            }
             _ => {}
         }
         if let Some(no) = picked.leases.first() {

@@ -78,8 +78,9 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let (rng, payloads) = (Rng::new(seed), Rng::new(!seed));
     let tunes = Rng::new(seed ^ 1 << 63);
     let tags = Rng::new(seed ^ 1 << 62);
-    let (tracks, kinds) = (Rng::new(seed ^ 1 << 61), [TubeKind::General; 4]);
-    let mut maker = Maker { rng, payloads, tunes, tags, tracks, profile, kinds };
+    let (tracks, several) = (Rng::new(seed ^ 1 << 61), Rng::new(seed ^ 1 << 60));
+    let kinds = [TubeKind::General; 4];
+    let mut maker = Maker { rng, payloads, tunes, tags, tracks, several, profile, kinds };
     // One to four tubes at the start; the rest are made later.
     let mut steps: Vec<_> = (0..=maker.rng.below(4) as u8).map(|tube| maker.create(tube)).collect();
     while steps.len() < profile.steps {
@@ -93,6 +94,11 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         }
         if maker.tracks.one_in(30) {
             steps.push(maker.track());
+        }
+        if maker.several.one_in(12) {
+            let best = maker.several.one_in(2);
+            let count = if maker.several.one_in(3) { maker.several.below(6) as u8 } else { 1 };
+            steps.push(Step::TakeFrom { best, count });
         }
         if maker.tunes.one_in(150) {
             steps.extend(maker.adoption());
@@ -123,6 +129,8 @@ struct Maker {
     tags: Rng,
     /// Which tasks are tracked.
     tracks: Rng,
+    /// When tasks are taken from several tubes.
+    several: Rng,
     profile: Profile,
     /// The likely kind of each tube, so that refused options stay rare.
     kinds: [TubeKind; 4],

@@ -402,6 +402,12 @@ pub enum Step {
         tube: u8,
         count: u8,
     },
+    /// Takes from all tubes, through a handle that stays: the best priority of all, or in the order
+    /// of their names.
+    TakeFrom {
+        best: bool,
+        count: u8,
+    },
     /// Takes the first task of a group.
     TakeGroup {
         tube: u8,
@@ -672,7 +678,11 @@ impl Step {
         self.tube().is_some()
             || matches!(
                 self.plain(),
-                Self::Tick | Self::Look | Self::Advance { .. } | Self::Log { .. }
+                Self::Tick
+                    | Self::Look
+                    | Self::TakeFrom { .. }
+                    | Self::Advance { .. }
+                    | Self::Log { .. }
             )
     }
 
@@ -906,6 +916,9 @@ pub const NAMELESS: u8 = 2;
 pub fn consumer_name(who: u8) -> String {
     format!("c{who}")
 }
+
+/// What the names of all tubes begin with.
+pub const TUBES: &str = "t";
 
 pub fn tube_name(tube: u8) -> String {
     format!("t{tube}")

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
     Adopted, Advance, Builder, Clock, Conflict, Consumer, Durability, Ended, Error, ErrorKind,
     History, ManualClock, PutOutcome, Queue, Reason, Release, Result, Retry, State, Task, TaskId,
-    TaskInfo, TaskSummary, Ticket, TicketHandle, Tube, WithPayload,
+    TaskInfo, TaskSummary, Ticket, TicketHandle, Tube, Tubes, WithPayload,
 };
 
 /// 2026-01-01 at noon, where every run begins.
@@ -46,6 +46,8 @@ pub struct World {
     queue: Option<Queue>,
     spare: Option<Tube>,
     tubes: BTreeMap<u8, Tube>,
+    /// The handles of all tubes, by whether the best priority is first.
+    several: BTreeMap<bool, Tubes>,
     ids: BTreeMap<Serial, TaskId>,
     serials: BTreeMap<TaskId, Serial>,
     /// The histories that were read last.
@@ -81,6 +83,7 @@ impl World {
             queue: None,
             spare: None,
             tubes: BTreeMap::new(),
+            several: BTreeMap::new(),
             ids: BTreeMap::new(),
             serials: BTreeMap::new(),
             histories: BTreeMap::new(),
@@ -164,6 +167,7 @@ impl World {
         self.stale = self.leases.values_mut().filter_map(|lease| lease.guard.take()).collect();
         (self.queue, self.spare) = (None, None);
         self.adopted = None;
+        self.several.clear();
         self.consumers.clear();
         closed
     }
@@ -262,6 +266,7 @@ impl World {
             }
             Step::Transact { tube, ending, .. } => self.transact(*tube, *ending, picked),
             Step::AckMany { .. } => self.ack_many(&picked.leases),
+            Step::TakeFrom { best, count } => self.take_from(*best, *count, picked.lease),
             Step::Bring { step } => done(self.bring(no.unwrap_or_default(), step, picked.serial)),
             Step::Touch { by, .. } => done(self.held(no).and_then(|held| held.touch(length(*by)))),
             Step::Log { .. } => done(self.held(no).and_then(|held| held.log("a line"))),

@@ -101,7 +101,9 @@ fn pages() -> Vec<(String, String)> {
 #[test]
 fn every_page_is_read() {
     let names: Vec<_> = pages().into_iter().map(|(name, _)| name).collect();
-    for name in ["README.md", "BENCHMARKS.md", "src/jobs.md", "src/format/FORMAT.md"] {
+    for name in
+        ["README.md", "BENCHMARKS.md", "src/jobs.md", "src/flows.md", "src/format/FORMAT.md"]
+    {
         assert!(names.iter().any(|it| it == name), "{name} is not read: {names:?}");
     }
 }

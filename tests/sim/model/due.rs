@@ -126,7 +126,8 @@ impl Model {
             }
             _ => None,
         };
-        leases.chain(step.tube()).chain(next).collect()
+        let all = matches!(step, Step::TakeFrom { .. }).then(|| self.tubes.keys().copied());
+        leases.chain(step.tube()).chain(next).chain(all.into_iter().flatten()).collect()
     }
 
     pub fn work_off_these(

@@ -6,6 +6,37 @@ use crate::step::*;
 use tubewell::{ErrorKind, HistoryEvent, Reason, State, TubeKind};
 
 impl Model {
+    /// Takes from all tubes.
+    pub(super) fn take_from(&mut self, best: bool, count: u8, lease: LeaseNo) -> Answer {
+        let mut tubes: Vec<u8> = self.tubes.keys().copied().collect();
+        tubes.iter().for_each(|tube| self.work_off(*tube));
+        tubes.retain(|tube| self.tubes[tube].pause.is_none());
+        tubes.sort_by_key(|tube| tube_name(*tube));
+        let mut hands = Vec::new();
+        while hands.len() < usize::from(count) {
+            let first = |tube: &u8| Some((*tube, self.next(*tube)?));
+            let mut firsts = tubes.iter().filter_map(first);
+            let next = match best {
+                true => firsts.min_by_key(|(_, serial)| self.across(&self.tasks[serial])),
+                false => firsts.next(),
+            };
+            let Some((_, next)) = next else { break };
+            hands.push(self.hand_out(next, lease + hands.len() as u64));
+        }
+        Answer::Took(hands)
+    }
+
+    /// The priority of a task among those of other tubes, smaller first.
+    fn across(&self, task: &Task) -> i64 {
+        let is_higher_first = self.tubes[&task.tube].opts.higher;
+        match task.seen.priority {
+            _ if task.ahead.is_some() => i64::MIN,
+            i64::MAX if is_higher_first => i64::MIN,
+            priority if is_higher_first => priority.saturating_neg(),
+            priority => priority,
+        }
+    }
+
     pub(super) fn of_tube(&mut self, step: &Step, picked: &Picked) -> Expected {
         let (Step::Put { tube, .. }
         | Step::PutMany { tube, .. }

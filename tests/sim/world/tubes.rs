@@ -6,6 +6,38 @@ use super::*;
 const NO_TASK: TaskId = TaskId::new(u64::MAX - 1);
 
 impl World {
+    /// Takes from all tubes, one task alone or some in one call.
+    pub(super) fn take_from(
+        &mut self,
+        best: bool,
+        count: u8,
+        first: LeaseNo,
+    ) -> Verdict<Result<Answer>> {
+        let made = self.queue().tubes_with_prefix(TUBES).expect("the prefix is plain");
+        let tubes = self.several.entry(best).or_insert_with(|| match best {
+            true => made.by_priority(),
+            false => made.in_order(),
+        });
+        let taken = match count {
+            1 => tubes.try_take().map(|task| task.into_iter().collect()),
+            _ => tubes.take_many(usize::from(count)),
+        };
+        let tasks: Vec<_> = match taken {
+            Ok(tasks) => tasks,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut all = Vec::new();
+        for (lease, task) in (first..).zip(tasks) {
+            let named = self.tubes.iter().find(|(no, _)| tube_name(**no) == task.tube());
+            let (no, tube) = named.map(|(no, tube)| (*no, tube.clone())).ok_or("no such tube")?;
+            match self.took(no, &tube, vec![task], lease)? {
+                Ok(Answer::Took(hands)) => all.extend(hands),
+                other => return Ok(other),
+            }
+        }
+        Ok(Ok(Answer::Took(all)))
+    }
+
     pub(super) fn of_tube(&mut self, step: &Step, picked: &Picked) -> Verdict<Result<Answer>> {
         let done = |result: Result<()>| Ok(result.map(|()| Answer::Done));
         let (Step::Put { tube: no, .. }

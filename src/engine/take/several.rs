@@ -1,0 +1,147 @@
+//! A take from several tubes: one op, in which the set says whose turn it is and the rules of each
+//! tube say what may be taken. It never waits, and looks at a bounded number of tubes in vain.
+
+use super::{Candidate, Delivery, Lanes, ensure_open, hand_over};
+use crate::engine::context::{Op, OpContext, sound};
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::tube_set::{TubeTurn, TubeTurns};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_STEP, SWEEP_BYTES};
+use crate::words::numbers::Numbers;
+use crate::words::sync::Arc;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+
+/// Takes up to `most` tasks from the tubes of a set. What is due in them is done before.
+pub(crate) struct TakeFrom {
+    pub(crate) set: u32,
+    pub(crate) most: usize,
+    /// The named consumer, or 0.
+    pub(crate) holder: u32,
+}
+
+/// What a take from several tubes has taken.
+#[derive(Debug, Default)]
+pub(crate) struct TakenFrom {
+    pub(crate) tasks: SmallVec<[FromTube; 1]>,
+    /// Not all tubes were looked at that may have more.
+    pub(crate) more: bool,
+}
+
+/// A task, and the tube that it was taken from.
+#[derive(Debug)]
+pub(crate) struct FromTube {
+    pub(crate) tube: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) task: Delivery,
+}
+
+/// The search in one of the tubes. It goes on at the tube's next turn.
+struct Open<'a> {
+    tube: &'a TubeEntry,
+    lanes: Lanes,
+    /// What was found and not taken, because a task of another tube came first.
+    found: Option<Candidate>,
+}
+
+impl Op for TakeFrom {
+    type Done = TakenFrom;
+
+    const OVER_SET: bool = true;
+
+    fn tube_set(&self) -> Option<u32> {
+        Some(self.set)
+    }
+
+    fn numbers(&self) -> Numbers {
+        Numbers::of_tokens(self.most.min(BATCH_TASKS_MAX) as u64)
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<TakenFrom> {
+        ensure_open(ctx, self.holder)?;
+        let known = ctx.known;
+        let set = known.tube_set(self.set).ok_or_else(|| {
+            Error::new(ErrorKind::TubeNotFound).because("all tubes of the list were dropped")
+        })?;
+        let most = self.most.min(BATCH_TASKS_MAX);
+        let mut search = Search { open: BTreeMap::new(), turns: set.turns(self.set), looks: 0 };
+        let (mut taken, mut bytes_left) = (TakenFrom::default(), SWEEP_BYTES);
+        while taken.tasks.len() < most {
+            let Some((turn, best)) = search.next(ctx)? else { break };
+            let Some(Open { tube, lanes, .. }) = search.open.get_mut(&turn.tube) else { break };
+            let priority = across(tube, &best);
+            match hand_over(ctx, tube, &best, self.holder, &mut bytes_left)? {
+                Some(task) => {
+                    search.turns.serve(&turn, priority);
+                    let (tube, name) = (turn.tube, turn.order.name);
+                    taken.tasks.push(FromTube { tube, name, task });
+                }
+                None => {
+                    lanes.skip(best);
+                    search.turns.put_back(turn);
+                }
+            }
+        }
+        taken.more = taken.tasks.len() < most && search.turns.has_next();
+        ctx.effects().looked = Some(Box::new(search.turns.seen()));
+        Ok(taken)
+    }
+}
+
+/// The priority of a task among those of other tubes, smaller first. Where higher ones are first,
+/// 5 is as good as -5 elsewhere: the number that it has in its tube is one less.
+fn across(tube: &TubeEntry, task: &Candidate) -> i64 {
+    match task.place.priority {
+        own if own > i64::MIN && tube.row.options.higher_first => own.saturating_add(1),
+        own => own,
+    }
+}
+
+/// The searches in all tubes.
+struct Search<'a> {
+    open: BTreeMap<u32, Open<'a>>,
+    turns: TubeTurns<'a>,
+    /// How many tubes were looked at in vain.
+    looks: usize,
+}
+
+impl<'a> Search<'a> {
+    /// The next task, and the turn of its tube; `None` if there is none, or after too many looks.
+    fn next(&mut self, ctx: &mut OpContext<'a>) -> Result<Option<(TubeTurn, Candidate)>> {
+        while self.looks < LOOKS_OF_STEP
+            && let Some(turn) = self.turns.next_turn()
+        {
+            let Some(best) = self.best_of(ctx, turn.tube)? else {
+                self.turns.pass(turn);
+                self.looks += 1;
+                continue;
+            };
+            let Some(open) = self.open.get_mut(&turn.tube) else { continue };
+            if !self.turns.comes_later(&turn, across(open.tube, &best)) {
+                return Ok(Some((turn, best)));
+            }
+            open.found = Some(best);
+            self.looks += 1;
+        }
+        Ok(None)
+    }
+
+    /// The best task of a tube that may be taken. A tube whose rows are damaged has none; `check`
+    /// reports it.
+    fn best_of(&mut self, ctx: &mut OpContext<'a>, number: u32) -> Result<Option<Candidate>> {
+        if let Some(open) = self.open.get_mut(&number) {
+            let found = open.found.take().map(Some);
+            return found.map_or_else(|| Ok(sound(open.lanes.next(ctx, open.tube))?.flatten()), Ok);
+        }
+        let known = ctx.known;
+        let Some(tube) = known.known(number).filter(|tube| tube.row.pause.is_none()) else {
+            return Ok(None);
+        };
+        let Some(mut lanes) = sound(Lanes::of(ctx, tube))? else { return Ok(None) };
+        let best = sound(lanes.next(ctx, tube))?.flatten();
+        if best.is_some() {
+            self.open.insert(number, Open { tube, lanes, found: None });
+        }
+        Ok(best)
+    }
+}

@@ -1,0 +1,110 @@
+//! The sets of tubes that handles take from. They are in memory, protected by the engine's lock,
+//! and follow the tubes that are made and dropped.
+
+use crate::engine::tube_set::{Choice, Looked, TubeOrder, TubeSet};
+use crate::runtime::seats::{Seat, Seats};
+use crate::words::sync::Arc;
+use std::collections::BTreeMap;
+
+/// The sets by their numbers.
+pub(crate) struct TubeSets {
+    sets: BTreeMap<u32, KeptSet>,
+    seats: Arc<Seats>,
+}
+
+struct KeptSet {
+    set: TubeSet,
+    /// Every tube whose name begins with this is in it. Otherwise it has those of a list.
+    prefix: Option<Box<str>>,
+}
+
+/// A tube of a list.
+#[derive(Clone, Debug)]
+pub(crate) struct ListedTube {
+    pub(crate) tube: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) weight: u32,
+}
+
+impl TubeSets {
+    pub(crate) fn new(seats: Arc<Seats>) -> Self {
+        Self { sets: BTreeMap::new(), seats }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+    }
+
+    /// Begins a set without tubes. Returns its number.
+    pub(crate) fn begin(&mut self, choice: Choice, prefix: Option<&str>) -> u32 {
+        let last = self.sets.last_key_value().map_or(0, |(last, _)| *last);
+        let free = |number: &u32| !self.sets.contains_key(number);
+        let number = last.checked_add(1).or_else(|| (0..u32::MAX).find(free)).unwrap_or(0);
+        let kept = KeptSet { set: TubeSet::new(choice), prefix: prefix.map(Box::from) };
+        self.sets.insert(number, kept);
+        number
+    }
+
+    /// Ends a set. Its tubes still have seats for it.
+    pub(crate) fn end(&mut self, number: u32) -> Option<TubeSet> {
+        self.sets.remove(&number).map(|kept| kept.set)
+    }
+
+    /// Adds a tube to a set.
+    pub(crate) fn add(&mut self, number: u32, tube: u32, (order, weight): (TubeOrder, u32)) {
+        if let Some(KeptSet { set, prefix }) = self.sets.get_mut(&number) {
+            self.seats.add(tube, Seat { set: number, is_named: prefix.is_none() });
+            set.add(tube, order, weight);
+        }
+    }
+
+    /// The set of this number, also one without tubes.
+    pub(crate) fn get(&self, number: u32) -> Option<&TubeSet> {
+        self.sets.get(&number).map(|kept| &kept.set)
+    }
+
+    /// The same; `None` if all tubes of its list were dropped.
+    pub(crate) fn usable(&self, number: u32) -> Option<&TubeSet> {
+        let kept = self.sets.get(&number)?;
+        (kept.prefix.is_some() || !kept.set.is_empty()).then_some(&kept.set)
+    }
+
+    /// Something became takeable in a tube.
+    pub(crate) fn wake(&mut self, tube: u32) {
+        for Seat { set, .. } in self.seats.of(tube) {
+            if let Some(kept) = self.sets.get_mut(&set) {
+                kept.set.wake(tube);
+            }
+        }
+    }
+
+    /// A tube was made: it comes into the sets that have its prefix.
+    pub(crate) fn join(&mut self, tube: u32, name: &Arc<str>) {
+        let begins =
+            |kept: &KeptSet| kept.prefix.as_ref().is_some_and(|it| name.starts_with(&**it));
+        let sets: Vec<u32> =
+            self.sets.iter().filter(|(_, kept)| begins(kept)).map(|(number, _)| *number).collect();
+        for number in sets {
+            self.add(number, tube, (TubeOrder { place: 0, name: name.clone() }, 1));
+        }
+    }
+
+    /// A tube was dropped. Returns whether the list of a set has no tube any more.
+    pub(crate) fn leave(&mut self, tube: u32) -> bool {
+        let mut has_ended = false;
+        for Seat { set: number, .. } in self.seats.remove_tube(tube) {
+            if let Some(kept) = self.sets.get_mut(&number) {
+                kept.set.remove(tube);
+                has_ended |= self.usable(number).is_none();
+            }
+        }
+        has_ended
+    }
+
+    /// Follows a take that is committed.
+    pub(crate) fn apply(&mut self, looked: Looked) {
+        if let Some(kept) = self.sets.get_mut(&looked.set) {
+            kept.set.apply(looked);
+        }
+    }
+}
