@@ -118,6 +118,7 @@
 //! | checkpoint | moving the frozen layer into the base, which frees the ring |
 //! | snapshot | the base as of its last checkpoint |
 //! | piece | a part of a large payload, a row that fills a page |
+//! | schedule, fire, child | what puts tasks again and again; one such time; a task of it |
 //! | sweep | removing in bounded steps what a truncate or a drop left |
 //! | backpressure | callers pause when they write faster than a checkpoint frees the journal |
 
@@ -142,7 +143,7 @@ pub mod from_beanstalkd {}
 #[doc = include_str!("jobs.md")]
 pub mod jobs {}
 
-/// A guide to tasks that flow through several tubes.
+/// A guide to what ties tasks and tubes together.
 ///
 #[doc = include_str!("flows.md")]
 pub mod flows {}
@@ -163,6 +164,7 @@ pub use api::consumers::TakenBy;
 pub use api::events::Events;
 pub use api::inspect::{Calls, TubeInfo, TubeStats, WaiterInfo, WaitsFor};
 pub use api::lease::{Lease, Task};
+pub use api::new_schedule::NewSchedule;
 pub use api::newest_first::NewestFirst;
 pub use api::peek::{Summaries, Tasks};
 pub use api::placement::{Place, Placement, PutView};
@@ -171,6 +173,7 @@ pub use api::queue::Queue;
 pub use api::receipt::Receipt;
 pub use api::results::Ended;
 pub use api::resume::Resumed;
+pub use api::schedule::{Schedule, Schedules};
 pub use api::scope::Scope;
 pub use api::search::{SearchCursor, SearchPage};
 pub use api::subscription::Subscription;
@@ -204,6 +207,7 @@ pub use words::payload::{Encoded, NewPayload};
 pub use words::repairs::Repairs;
 pub use words::report::{Phase, WorkProgress};
 pub use words::retention::Retention;
+pub use words::schedule::{Missed, Overlap, ScheduleInfo};
 pub use words::setting::{Setting, SettingSource, SettingValue};
 pub use words::stop::Stop;
 pub use words::tags::TagCount;

@@ -39,6 +39,8 @@ pub(crate) mod newest_first;
 pub(crate) mod search;
 pub(crate) mod tags;
 pub(crate) mod track;
+pub(crate) mod new_schedule;
+pub(crate) mod schedule;
 pub(crate) mod history;
 pub(crate) mod report;
 pub(crate) mod failures;

@@ -26,6 +26,7 @@ mod tags;
 mod of_tube;
 mod payloads;
 mod settings;
+mod schedules;
 
 pub(crate) use finding::{About, Finding, Findings, Fix, Sum};
 use payloads::NamedPieces;
@@ -79,6 +80,7 @@ pub(crate) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
     failed(view, report)?;
     queue_keys(view, &tubes, report)?;
     settings::audit(view, report)?;
+    schedules::audit(view, report)?;
     moved(view, &tubes, led, report)?;
     tags::audit(view, report)?;
     tags::tracked(view, report)?;
@@ -209,6 +211,8 @@ fn in_use(view: &dyn View) -> Result<Counters> {
         }
     }
     used.consumer = used.consumer.max(last_consumer(view)?.unwrap_or_default());
+    // A new tube with the number of one that was dropped would get its schedules.
+    used.tube = used.tube.max(schedules::last_tube(view)?);
     Ok(used)
 }
 

@@ -267,8 +267,8 @@ impl<'a> OpContext<'a> {
     ) -> Result<()> {
         self.set(key::tube(number), row.encode())?;
         let row = Some(Box::new(row));
-        let (setting, stalled, is_adopted) = (None, 0, false);
-        let change = TubeChange { number, row, cause, setting, stalled, is_adopted };
+        let (setting, stalled, is_adopted, schedule) = (None, 0, false, None);
+        let change = TubeChange { number, row, cause, setting, stalled, is_adopted, schedule };
         self.draft.effects.tubes.push(change);
         Ok(())
     }

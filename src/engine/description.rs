@@ -90,6 +90,8 @@ fn describe(
         kind: row.kind().map(str::to_owned),
         book: book(tube, &row),
         details: details(tube, &row),
+        spawned_from: row.spawned().map(|spawned| spawned.by.to_owned()),
+        nominal: row.spawned().map(|spawned| instant(spawned.nominal)),
         tags: tags::read(view, tube.run(), task.id, head)?,
         tracked: query::is_tracked(view, task.id)?,
         payload_bytes: task.bytes,

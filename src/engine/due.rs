@@ -5,8 +5,8 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
+use crate::engine::{fire, schedules, settle, sweep, tubes};
 use crate::engine::{history, lapse, lookup, query, transition};
-use crate::engine::{settle, sweep, tubes};
 use crate::format::key::{self, Order, Rank, Run, Work};
 use crate::format::row::TakenRow;
 use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
@@ -27,15 +27,21 @@ pub(crate) struct WorkOff {
     /// Whether rows that are not committed may have which the tube's bound does not
     /// contain.
     pub(crate) in_transaction: bool,
-    /// Whether tasks may get other ranks when their leases lapse. Each draws a number.
-    pub(crate) may_rank: bool,
+    /// Whether tasks may get other ranks when their leases lapse, or schedules may fire. Each draws
+    /// a number.
+    pub(crate) may_draw: bool,
 }
 
 impl WorkOff {
     /// The work of a tube. One that is not known was made in the same transaction.
-    pub(crate) fn of(known: &dyn KnownTubes, tube: u32, most: usize) -> Self {
+    pub(crate) fn of(
+        (known, view): (&dyn KnownTubes, &dyn View),
+        (tube, most): (u32, usize),
+        sees_delays: bool,
+    ) -> Self {
         let may_rank = known.known(tube).is_none_or(|it| it.row.options.lapse.is_ranked());
-        Self { tube, most, sees_delays: true, in_transaction: false, may_rank }
+        let may_draw = may_rank || view.count(Range::of(Tag::Fire)) > 0;
+        Self { tube, most, sees_delays, in_transaction: false, may_draw }
     }
 }
 
@@ -67,7 +73,7 @@ pub(crate) fn first_deadlines(view: &dyn View, tube: &TubeEntry) -> Result<NextD
         }
     }
     next.delay = next.delay.min(tube.row.pause_end());
-    Ok(next)
+    Ok(next.earlier(schedules::first_fires(view, tube.number)?))
 }
 
 /// The running sweep of this run's voided leases.
@@ -84,11 +90,14 @@ impl Op for WorkOff {
     type Done = bool;
 
     fn numbers(&self) -> Numbers {
-        Numbers::of_ids(if self.may_rank { self.most as u64 } else { 0 })
+        Numbers::of_ids(if self.may_draw { self.most as u64 } else { 0 })
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
-        let tube = ctx.tube(self.tube)?;
+        let tube = match ctx.tube(self.tube) {
+            Err(error) if error.is_not_found() && !self.in_transaction => return self.orphans(ctx),
+            tube => tube?,
+        };
         if let Some(met) = work(ctx, tube.run())? {
             sweep::step(ctx, Work::Release, met)?;
             return Ok(true);
@@ -127,9 +136,29 @@ impl Op for WorkOff {
         if !is_pause_over {
             next.delay = next.delay.min(tube.row.pause_end());
         }
+        // After the deadlines: a lease that ends may be that of a schedule's last child.
+        let has_fires = ctx.count(Range::of(Tag::Fire)) > 0;
+        let fires = match has_fires && self.sees_delays {
+            true => fire::work_off(ctx, self.tube, &mut left)?,
+            false if has_fires => schedules::first_fires(ctx, self.tube)?,
+            false => NextDue::NONE,
+        };
         let added = ctx.effects().added_deadlines(self.tube);
+        ctx.effects().worked_off = Some((self.tube, next.earlier(fires)));
+        // On a full disk those that are due wait for room.
+        let fires = if ctx.is_full() { NextDue::NONE } else { fires };
+        Ok(next.earlier(fires).earlier(added).is_due(self.sees_delays, ctx.now))
+    }
+}
+
+impl WorkOff {
+    /// The fires of schedules whose tube was dropped. Each is missed.
+    #[cold]
+    fn orphans(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
+        let mut left = self.most;
+        let next = fire::work_off(ctx, self.tube, &mut left)?;
         ctx.effects().worked_off = Some((self.tube, next));
-        Ok(next.earlier(added).is_due(self.sees_delays, ctx.now))
+        Ok(!ctx.is_full() && next.is_due(true, ctx.now))
     }
 }
 

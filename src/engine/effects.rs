@@ -38,6 +38,18 @@ pub(crate) struct TubeChange {
     pub(crate) stalled: i64,
     /// Whether its run may have tasks that were there before its row.
     pub(crate) is_adopted: bool,
+    /// What happened to a schedule of the tube. Then it is no other change.
+    pub(crate) schedule: Option<Box<ScheduleChange>>,
+}
+
+/// What happened to a schedule, for events alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ScheduleChange {
+    pub(crate) name: Box<str>,
+    /// The name of its tube, which may be gone.
+    pub(crate) tube: Box<str>,
+    /// Why a fire was missed; else empty.
+    pub(crate) message: Box<str>,
 }
 
 /// A setting that has changed.
@@ -210,13 +222,14 @@ impl Effects {
     /// Counts a stall that begins, or with a minus one that ends.
     #[cold]
     pub(crate) fn count_stalled(&mut self, number: u32, stalled: i64) {
-        let (row, cause, setting, is_adopted) = (None, None, None, false);
-        self.tubes.push(TubeChange { number, row, cause, setting, stalled, is_adopted });
+        let (row, cause, setting, is_adopted, schedule) = (None, None, None, false, None);
+        let change = TubeChange { number, row, cause, setting, stalled, is_adopted, schedule };
+        self.tubes.push(change);
     }
 
     /// Whether a tube itself has changed.
     pub(crate) fn changes_tubes(&self) -> bool {
-        self.tubes.iter().any(|change| change.stalled == 0)
+        self.tubes.iter().any(|change| change.stalled == 0 && change.schedule.is_none())
     }
 
     /// Moves the border of a tube's fresh tasks.

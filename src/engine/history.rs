@@ -280,7 +280,9 @@ pub(crate) fn read(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> R
     let stored = stored.whole(view, tube)?;
     let (_, row) = stored.task(tube)?.read.ok_or_else(|| damaged("task"))?;
     let mut history = History::default();
-    history.entries.push(told_as(line(HistoryEvent::Put, row.created, "")));
+    let nominal = row.spawned().map(|spawned| instant(spawned.nominal));
+    let put = told_as(line(HistoryEvent::Put, row.created, ""));
+    history.entries.push(HistoryEntry { nominal, ..put });
     let kept = standing.head().history().unwrap_or_default();
     history.dropped = u64::from(kept.first);
     for number in kept.first..kept.next {
@@ -315,6 +317,7 @@ fn told_as(row: HistoryRow<'_>) -> HistoryEntry {
     let (group, tube) = if is_move { (None, place) } else { (place, None) };
     HistoryEntry {
         at: instant(row.when),
+        nominal: None,
         event: row.event,
         attempt: Some(row.attempt).filter(|attempt| *attempt > 0),
         by: kept(row.by),

@@ -188,6 +188,9 @@ fn set(ctx: &mut OpContext<'_>, finding: &Planned, (key, value): (&Key, &Value))
         return count_failures(ctx, key);
     }
     ctx.effects().work |= tag == Some(Tag::Work);
+    if let Some((tube, clock, when, _)) = key::of_fire(key).filter(|_| tag == Some(Tag::Fire)) {
+        ctx.effects().deadline(tube, NextDue::of(clock.deadline(), when));
+    }
     if let About::Task(number, _) = finding.about {
         if tag == Some(Tag::Due) {
             // It may be the next deadline of its tube.

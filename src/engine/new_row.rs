@@ -124,7 +124,7 @@ impl<'a> Extras<'a> {
     }
 
     fn check_labels(&self) -> Result<()> {
-        let Labels { kind, book, details } = &self.labels;
+        let Labels { kind, book, details, .. } = &self.labels;
         kind.map_or(Ok(""), |kind| name::label("kind", kind))?;
         details::check(*book, details.iter().map(|(name, text)| (*name, *text)))
     }

@@ -225,7 +225,7 @@ impl PutTasks<'_> {
     }
 
     #[inline(always)]
-    fn check(&self, tube: &TubeEntry, task: &NewRow<'_>) -> Result<()> {
+    pub(crate) fn check(&self, tube: &TubeEntry, task: &NewRow<'_>) -> Result<()> {
         let options = &tube.row.options;
         if task.payload.len() > self.payload_bytes_max {
             let text =

@@ -211,8 +211,9 @@ fn publish(
     let cause = Some(if value.is_some() { Cause::SetSetting } else { Cause::UnsetSetting });
     let setting = Some(Box::new(SettingChange { name: name.into(), value }));
     let row = row.map(Box::new);
-    let (stalled, is_adopted) = (0, false);
-    ctx.effects().tubes.push(TubeChange { number, row, cause, setting, stalled, is_adopted });
+    let (stalled, is_adopted, schedule) = (0, false, None);
+    let change = TubeChange { number, row, cause, setting, stalled, is_adopted, schedule };
+    ctx.effects().tubes.push(change);
 }
 
 /// Enters the features that these options of a tube need.

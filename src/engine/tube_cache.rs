@@ -65,4 +65,9 @@ pub(crate) trait KnownTubes {
     fn is_awaited(&self, _task: TaskId) -> bool {
         false
     }
+
+    /// The limit of payload bytes of all durable tubes together.
+    fn durable_bytes_max(&self) -> u64 {
+        u64::MAX
+    }
 }

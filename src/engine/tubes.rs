@@ -4,7 +4,7 @@
 use crate::engine::context::{Op, OpContext};
 use crate::engine::effects::{NextDue, TubeChange};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{query, settings};
+use crate::engine::{query, schedules, settings};
 use crate::format::Deadline;
 use crate::format::extension::Extension;
 use crate::format::key::{self, Run, Work};
@@ -160,7 +160,13 @@ impl Op for Drop {
             setting: None,
             stalled: 0,
             is_adopted: false,
+            schedule: None,
         });
+        let fires = schedules::first_fires(ctx, self.tube)?;
+        if fires != NextDue::NONE {
+            // The timer finds that they have no tube any more.
+            ctx.effects().deadline(self.tube, fires);
+        }
         settings::forget(ctx, self.tube)?;
         clear(ctx, tube.run())?;
         ctx.effects().wake(self.tube, usize::MAX);

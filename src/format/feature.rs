@@ -22,6 +22,7 @@ pub(crate) const KNOWN: &[Feature] = &[
     PENDING_OPTIONS,
     TAGS,
     TRACKING,
+    SCHEDULES,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -104,6 +105,11 @@ pub(crate) const TAGS: Feature =
 /// A tracked task. A version without it could not read the row.
 pub(crate) const TRACKING: Feature =
     Feature { number: 17, unknown: Unknown::Refuse, name: Cow::Borrowed("tracking") };
+
+/// A schedule, or a task that one has made. A version without it could not read the rows, and would
+/// make no children.
+pub(crate) const SCHEDULES: Feature =
+    Feature { number: 18, unknown: Unknown::Refuse, name: Cow::Borrowed("schedules") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,8 @@ mod tag;
 mod apart;
 mod index;
 mod tags;
+mod schedules;
+mod settings;
 mod work;
 
 pub(crate) use apart::{
@@ -20,6 +22,10 @@ pub(crate) use index::{
     trashed_time,
 };
 pub(crate) use rank::{Home, Order, Rank};
+pub(crate) use schedules::{
+    FireClock, fire, fires_by, fires_of, firing, name_of_schedule, of_fire, schedule,
+};
+pub(crate) use settings::{of_setting, setting, settings_of};
 pub(crate) use tag::{ByTag, Tag, TagScope};
 pub(crate) use tags::{
     of_top_tag, tag_count, tag_counted, tag_in, tagged_of, tagged_task, task_tags, top_tag, tracked,
@@ -277,23 +283,6 @@ pub(crate) fn consumer_name(name: &str) -> Key {
     tagged(Tag::ConsumerName, name.as_bytes())
 }
 
-/// The beginning of the keys of the settings of a tube, or with 0 of the queue.
-pub(crate) fn settings_of(tube: u32) -> Key {
-    tagged(Tag::Setting, &tube.to_be_bytes())
-}
-
-pub(crate) fn setting(tube: u32, name: &str) -> Key {
-    let mut key = settings_of(tube);
-    key.extend_from_slice(name.as_bytes());
-    key
-}
-
-/// The tube and the name in a key of [`setting`].
-pub(crate) fn of_setting(key: &[u8]) -> Option<(u32, &str)> {
-    let (number, name) = key.get(1..)?.split_first_chunk()?;
-    Some((u32::from_be_bytes(*number), std::str::from_utf8(name).ok()?))
-}
-
 pub(crate) fn position(run: Run, id: TaskId) -> Key {
     numbers(Tag::Position, run, [id.get()])
 }
@@ -430,8 +419,10 @@ pub(crate) fn probe(bytes: &[u8]) {
     let _ = (id_of(bytes), when_of(bytes), group_of(bytes), place_of(bytes, RUN_PREFIX));
     let _ = (run_of_work(bytes), buried_group_beside(bytes), failed_beside(bytes));
     let _ = (queue_key_beside(bytes), key_beside(bytes, Run::QUEUE));
-    let _ = (failure_group_of(bytes), run_of_failed(bytes), tag_in(bytes), tag_counted(bytes));
-    let _ = (of_piece(bytes), history_number(bytes), of_piece_work(bytes), of_top_tag(bytes));
+    let _ = (failure_group_of(bytes), run_of_failed(bytes));
+    let _ = (of_piece(bytes), history_number(bytes), of_piece_work(bytes));
+    let _ = (tag_in(bytes), tag_counted(bytes), of_top_tag(bytes));
+    let _ = (name_of_schedule(bytes), of_fire(bytes));
     if let Some(range) = Range::holding(bytes) {
         assert!(*range.start() <= *bytes && *bytes < *range.end(), "a key outside its range");
     }

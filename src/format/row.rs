@@ -11,6 +11,7 @@ mod state;
 mod done;
 mod consumer;
 mod setting;
+mod schedule;
 mod pending;
 
 pub(crate) use consumer::ConsumerRow;
@@ -19,11 +20,12 @@ pub(crate) use history::{HistoryRow, StoredHistory};
 pub(crate) use pending::{EndedAt, PendingGroups, PendingOptions, PendingSum};
 pub(crate) use progress::{FailureRow, Homed, StoredHome, TaskProgress};
 pub(crate) use report::{ReportRow, StoredReports};
+pub(crate) use schedule::{ChildTerms, FiringRow, ScheduleRow};
 pub(crate) use setting::SettingRow;
 pub(crate) use state::{Away, BuriedRow, DelayedRow, TakenRow};
 pub(crate) use tags::{StoredTag, TagsRow};
 pub(crate) use task::{
-    Labels, PayloadPlace, PositionRow, TaskRow, Times, dropped_section, label_section,
+    Labels, PayloadPlace, PositionRow, Spawned, TaskRow, Times, dropped_section, label_section,
     labelled_section, moved_section, replaced_section,
 };
 

@@ -400,6 +400,7 @@ fn depends_on_rows(kind: ErrorKind) -> bool {
             | ErrorKind::WrongState
             | ErrorKind::LeaseLost
             | ErrorKind::TubeNotFound
+            | ErrorKind::ScheduleNotFound
             | ErrorKind::TubeExists
             | ErrorKind::TubeMismatch
             | ErrorKind::TubeBusy

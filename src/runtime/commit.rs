@@ -196,7 +196,7 @@ impl EngineState {
         let came = *attempt.call.came.get_or_insert(attempt.now);
         let mut is_refused = false;
         loop {
-            let work = WorkOff { sees_delays, ..WorkOff::of(&self.derived, tube, SWEEP_TASKS) };
+            let work = WorkOff::of((&self.derived, &self.store), (tube, SWEEP_TASKS), sees_delays);
             let more = if is_refused {
                 self.commit(&work, attempt)?.0
             } else {
@@ -229,7 +229,7 @@ impl EngineState {
                 self.work_off_some(tube, true, attempt)?;
                 continue;
             }
-            let work = WorkOff::of(&self.derived, tube, SWEEP_TASKS);
+            let work = WorkOff::of((&self.derived, &self.store), (tube, SWEEP_TASKS), true);
             while self.commit(&work, attempt)?.0 {
                 if self.is_due(tube, true, came)? {
                     return Err(Undone::TryAfter(After::Yield));
@@ -253,7 +253,7 @@ impl EngineState {
             if some == 0 {
                 break;
             }
-            let work = WorkOff { sees_delays, ..WorkOff::of(&self.derived, tube, most) };
+            let work = WorkOff::of((&self.derived, &self.store), (tube, most), sees_delays);
             match self.commit(&work, attempt) {
                 Ok(_) => break,
                 Err(Undone::TryAfter(After::JournalSpace)) if most > 1 || self.has_ready(tube) => {}

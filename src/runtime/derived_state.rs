@@ -15,8 +15,8 @@ use crate::runtime::group_commit::Mark;
 use crate::runtime::live::LiveSettings;
 use crate::runtime::seats::Seats;
 use crate::runtime::tube_sets::TubeSets;
-use crate::words::clock::Now;
-use crate::words::sync::Arc;
+use crate::words::clock::{NEVER, Now};
+use crate::words::sync::{Arc, Ordering};
 use crate::words::task::{Cause, State, TaskId, TaskInfo};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -26,6 +26,8 @@ use std::collections::HashMap;
 pub(crate) struct DerivedState {
     tubes: HashMap<u32, TubeState, NumberHash>,
     deadlines: Deadlines,
+    /// Dropped tubes of which schedules are left, with a lower bound of their fires.
+    orphans: HashMap<u32, NextDue, NumberHash>,
     /// The settings of the queue that are in force.
     pub(crate) live: Arc<LiveSettings>,
     /// Tasks put since the queue was opened.
@@ -135,6 +137,10 @@ impl KnownTubes for DerivedState {
     fn is_awaited(&self, task: TaskId) -> bool {
         self.awaited.contains_key(&task)
     }
+
+    fn durable_bytes_max(&self) -> u64 {
+        self.live.durable_bytes_max.load(Ordering::Relaxed)
+    }
 }
 
 impl DerivedState {
@@ -169,11 +175,32 @@ impl DerivedState {
     pub(crate) fn set_bound(&mut self, number: u32, next: NextDue) -> bool {
         self.visit();
         let Some(state) = self.tubes.get_mut(&number).filter(|state| state.next != next) else {
-            return false;
+            return !self.orphans.is_empty() && self.set_orphan(number, next);
         };
         let first = self.deadlines.first();
         self.deadlines.move_tube(number, std::mem::replace(&mut state.next, next), next);
         first.earlier(next) != first
+    }
+
+    /// Sets the bound of the fires of a dropped tube. Returns as [`set_bound`](Self::set_bound).
+    #[cold]
+    pub(crate) fn set_orphan(&mut self, number: u32, next: NextDue) -> bool {
+        if self.tubes.contains_key(&number) {
+            return false;
+        }
+        let next = NextDue { ttl: NEVER, ttr: NEVER, ..next };
+        let first = self.deadlines.first();
+        let old = match next {
+            NextDue::NONE => self.orphans.remove(&number),
+            next => self.orphans.insert(number, next),
+        };
+        self.deadlines.move_tube(number, old.unwrap_or(NextDue::NONE), next);
+        first.earlier(next) != first
+    }
+
+    /// Whether the tube of this number was dropped and schedules are left of it.
+    pub(crate) fn is_orphan(&self, number: u32) -> bool {
+        self.orphans.contains_key(&number)
     }
 
     /// The first deadlines of all tubes.
@@ -206,6 +233,11 @@ impl DerivedState {
             }
             return;
         }
+        let fires = self.orphans.get(&number).copied().unwrap_or(NextDue::NONE);
+        if fires != NextDue::NONE {
+            // A repair has made it again.
+            self.set_orphan(number, NextDue::NONE);
+        }
         let name: Arc<str> = row.name.as_str().into();
         if let Some(sets) = &mut self.sets {
             sets.join(number, &name);
@@ -213,13 +245,17 @@ impl DerivedState {
         let tube = TubeEntry { number, row, border };
         let state = TubeState { tube, name, next: NextDue::NONE, calls: [0; CAUSES], stalled: 0 };
         self.tubes.insert(number, state);
+        self.set_bound(number, fires);
     }
 
     /// Puts the rows of tubes into the state, takes those out that are gone, and counts stalls.
     #[cold]
     fn change_tubes(&mut self, effects: &mut Effects) {
         for change in effects.tubes.drain(..) {
-            let TubeChange { number, row, setting, stalled, is_adopted, .. } = change;
+            let TubeChange { number, row, setting, stalled, is_adopted, schedule, .. } = change;
+            if schedule.is_some() {
+                continue;
+            }
             if stalled != 0 {
                 if let Some(state) = self.tubes.get_mut(&number) {
                     state.stalled = state.stalled.saturating_add_signed(stalled);
@@ -286,7 +322,11 @@ impl DerivedState {
         }
         self.outbox.sooner |= effects.work;
         for (tube, next) in &effects.deadlines {
-            let Some(bound) = self.bound(*tube) else { continue };
+            let Some(bound) = self.bound(*tube) else {
+                let bound = self.orphans.get(tube).copied().unwrap_or(NextDue::NONE);
+                self.outbox.sooner |= self.set_orphan(*tube, bound.earlier(*next));
+                continue;
+            };
             self.outbox.sooner |= self.set_bound(*tube, bound.earlier(*next));
         }
     }

@@ -26,6 +26,9 @@ pub struct Event {
     pub task: Option<TaskId>,
     /// The name of the setting that was set or unset, if one was.
     pub setting: Option<Arc<str>>,
+    /// The name of the [schedule](crate::Queue::schedule) that was made, changed or removed, or has
+    /// missed a fire, if one was. A child of it is a task.
+    pub schedule: Option<Arc<str>>,
     /// The state that the task left; none if it is new.
     pub from: Option<State>,
     /// The state that it entered; none if it was removed.
@@ -89,7 +92,7 @@ impl Event {
     }
 
     /// The error of a retry or a fail, or the reason of a bury or a trash, cut as it is stored;
-    /// none if it is empty.
+    /// none if it is empty. Of a missed fire, why it was.
     pub fn message(&self) -> Option<&str> {
         self.words.as_ref()?.message.as_deref()
     }
@@ -132,7 +135,8 @@ impl Event {
     /// The same event for a reader that did not ask for the payload.
     pub(crate) fn without_payload(&self) -> Self {
         let (tube, setting) = (self.tube.clone(), self.setting.clone());
-        Self { payload: None, words: self.words.clone(), tube, setting, ..*self }
+        let (schedule, words) = (self.schedule.clone(), self.words.clone());
+        Self { payload: None, words, tube, setting, schedule, ..*self }
     }
 
     fn bytes(&self) -> usize {
@@ -264,6 +268,7 @@ impl Hub {
                 tube: tube(change.tube),
                 task: Some(change.task),
                 setting: None,
+                schedule: None,
                 from: change.from,
                 to: change.to,
                 cause: change.cause,
@@ -276,19 +281,24 @@ impl Hub {
         let tube_event = |(place, (change, cause)): (usize, (&TubeChange, Cause))| Event {
             seq: of_tubes + 1 + place as u64,
             // A tube that was just made is not known yet.
-            tube: match &change.row {
-                Some(row) => Arc::from(row.name.as_str()),
-                None => tube(change.number),
+            tube: match (&change.row, &change.schedule) {
+                (Some(row), _) => Arc::from(row.name.as_str()),
+                (None, Some(schedule)) => Arc::from(&*schedule.tube),
+                (None, None) => tube(change.number),
             },
             task: None,
             setting: change.setting.as_ref().map(|setting| Arc::from(&*setting.name)),
+            schedule: change.schedule.as_ref().map(|schedule| Arc::from(&*schedule.name)),
             from: None,
             to: None,
             cause,
             mark: mark.0,
             is_outrun: false,
             payload: None,
-            words: None,
+            words: change.schedule.as_ref().and_then(|schedule| {
+                let message = Some(schedule.message.clone()).filter(|text| !text.is_empty())?;
+                Some(Arc::new(StepWords { message: Some(message), ..StepWords::default() }))
+            }),
         };
         for subscriber in &self.subscribers.lock().list {
             let tubes = tubes.clone().enumerate().map(tube_event);

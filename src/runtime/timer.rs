@@ -109,8 +109,11 @@ fn next_due(parts: &Shared, walk: &mut Walk) -> Result<Option<WorkOff>> {
     let Some(tube) = state.derived.next_due(now, walk) else { return Ok(None) };
     let is_due = state.is_due(tube, true, now);
     let is_due = is_due.inspect_err(|error| state.reopen_after(error))?;
-    let most = if is_due { state.sweep_tasks(tube) } else { 0 };
-    Ok(Some(WorkOff::of(&state.derived, tube, most)))
+    let most = match is_due || state.derived.is_orphan(tube) {
+        true => state.sweep_tasks(tube),
+        false => 0,
+    };
+    Ok(Some(WorkOff::of((&state.derived, &state.store), (tube, most), true)))
 }
 
 /// Runs an op of the queue itself; `None` after the queue was closed.

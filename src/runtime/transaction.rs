@@ -141,7 +141,8 @@ fn run_due_work(
     }
     // All of it, also for a verb that sees no delays: only before the first verb in a tube does it
     // stay out of the draft.
-    let due = WorkOff { in_transaction: true, ..WorkOff::of(&state.derived, tube, SWEEP_TASKS) };
+    let due = WorkOff::of((&state.derived, &state.store), (tube, SWEEP_TASKS), true);
+    let due = WorkOff { in_transaction: true, ..due };
     let mut more = state.is_due(tube, true, attempt.now)?;
     while more {
         if by_itself {

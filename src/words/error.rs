@@ -115,6 +115,8 @@ kinds! {
     LeaseLost = "the lease is no longer held; the task may be another's by now";
     /// No tube has this name.
     TubeNotFound = "no such tube; create it first";
+    /// No schedule has this name.
+    ScheduleNotFound = "no such schedule; make it first";
     /// A tube of this name exists.
     TubeExists = "a tube of this name exists; use if_not_exists() to share it";
     /// A tube with this name exists, but its kind or its options differ.
@@ -332,7 +334,10 @@ impl Error {
     pub fn is_not_found(&self) -> bool {
         matches!(
             self.0.kind,
-            ErrorKind::TaskNotFound | ErrorKind::WrongTube | ErrorKind::TubeNotFound
+            ErrorKind::TaskNotFound
+                | ErrorKind::WrongTube
+                | ErrorKind::TubeNotFound
+                | ErrorKind::ScheduleNotFound
         )
     }
 

@@ -25,6 +25,9 @@ pub struct HistoryEntry {
     /// When it happened, in [queue time](crate#time); of an attempt when it ended, and of the
     /// present one when it began.
     pub at: SystemTime,
+    /// When it should have happened, of the put of a task that a
+    /// [schedule](crate::Queue::schedule) has made.
+    pub nominal: Option<SystemTime>,
     /// What happened.
     pub event: HistoryEvent,
     /// The number of the attempt that this has ended, or of the present one, or of the one that has

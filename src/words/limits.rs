@@ -29,6 +29,19 @@ pub(crate) const TAGS_GIVEN_MAX: usize = 1024;
 pub(crate) const TRACKED_MAX: u64 = 10_000;
 /// Rows of tags that one step of a listing reads under the engine's lock.
 pub(crate) const TAGS_OF_STEP: usize = 32;
+/// Bytes of the name of a schedule: the keys of its children are `<name>-<number>`.
+pub(crate) const SCHEDULE_NAME_MAX: usize = LABEL_BYTES_MAX - 21;
+/// Bytes of the payload of a schedule, which stands in its own row.
+pub(crate) const SCHEDULE_PAYLOAD_MAX: usize = 16 << 10;
+/// Missed fires that a schedule makes up for, unless it makes up for all.
+pub(crate) const CATCH_UP_MAX: u32 = 1000;
+/// How late the last fire of a schedule that skips missed ones may be.
+pub(crate) const SKIP_LATE_MAX: Duration = Duration::from_secs(60);
+/// Schedules of one page of a listing, and nominal times that it lists ahead at most.
+pub(crate) const SCHEDULES_OF_STEP: usize = 32;
+pub(crate) const NEXT_FIRES_MAX: usize = 1000;
+/// Bytes of a cron text and of the name of its zone.
+pub(crate) const CRON_BYTES_MAX: usize = 255;
 /// Bytes of the value of a setting of the application's own.
 pub(crate) const SETTING_BYTES_MAX: usize = 4096;
 /// Settings of the application's own that a tube has, and that the queue has.

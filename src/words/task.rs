@@ -207,6 +207,12 @@ pub enum Cause {
     SetSetting,
     /// A setting of a tube or of the queue was unset.
     UnsetSetting,
+    /// A [schedule](crate::Queue::schedule) was made, changed, paused or resumed.
+    SetSchedule,
+    /// A schedule was removed.
+    RemoveSchedule,
+    /// A fire of a schedule has made no task, see [`Event::message`](crate::Event::message).
+    MissedFire,
 }
 
 /// All that the queue knows of one task: its summary, which it derefs to, and its payload. From
@@ -257,6 +263,10 @@ pub struct TaskSummary {
     pub book: Option<String>,
     /// Its details and its tube's, by name.
     pub details: BTreeMap<String, String>,
+    /// The name of the [schedule](crate::Queue::schedule) that has made it, if one has.
+    pub spawned_from: Option<String>,
+    /// When that schedule should have made it, by the schedule's clock.
+    pub nominal: Option<SystemTime>,
     /// Its [tags](crate::Tube::tag), in the order in which it got them.
     pub tags: Vec<String>,
     /// Whether it is [tracked](crate::Queue::track).

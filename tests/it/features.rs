@@ -319,6 +319,20 @@ fn each_tag_and_each_tracked_task_enters_it() {
     }
 }
 
+/// A schedule that is made enters it, and one that is refused does not.
+#[test]
+fn the_first_schedule_enters_it() {
+    let (_home, path) = home();
+    let queue = still().0.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    let of = |seconds| queue.schedule("s").every(secs(seconds)).to(&tube);
+    of(0).make().unwrap_err();
+    assert!(!queue.schedule_named("s").remove().unwrap());
+    assert_eq!(entered(&path), [""; 0]);
+    of(60).make().unwrap();
+    assert_eq!(entered(&path), ["schedules"]);
+}
+
 /// A refused call uses nothing, and the rows of a temporary tube reach no disk.
 #[test]
 fn a_use_that_writes_nothing_to_the_disk_enters_nothing() {

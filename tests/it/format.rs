@@ -8,6 +8,7 @@ mod faults;
 mod journal;
 mod payloads;
 mod rows;
+mod schedules;
 mod seen;
 mod tasks;
 
@@ -392,4 +393,54 @@ fn tags_and_tracked_tasks_are_read_as_the_page_says() {
     let count = |tag: u8| rows.range(vec![tag]..vec![tag + 1]).count();
     assert_eq!([0x33, 0x35, 0x37, 0x39].map(count), [2, 3, 2, 1]);
     assert_eq!([0x34, 0x36, 0x38, 0x3a].map(count), [0; 4]);
+}
+
+#[test]
+fn schedules_are_read_as_the_page_says() {
+    let (_home, path) = crate::home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    let full = queue
+        .schedule("full")
+        .every(secs(60))
+        .missed(tubewell::Missed::CatchUp(3))
+        .overlap(tubewell::Overlap::Replace)
+        .to(&tube)
+        .payload(b"x")
+        .priority(-1)
+        .group("g")
+        .delay(secs(1))
+        .ttl(secs(2))
+        .ttr(secs(3))
+        .kind("k")
+        .book("b")
+        .detail("d", "e")
+        .max_attempts(4)
+        .backoff(tubewell::Backoff::NONE)
+        .tag("t");
+    full.make().unwrap();
+    queue.schedule("plain").every(secs(7)).to(&tube).make().unwrap();
+    let paused = queue.schedule("paused").every(secs(7)).offset(secs(9)).to(&tube).make().unwrap();
+    paused.pause().unwrap();
+    assert_eq!(tube.len().unwrap(), 2);
+    clock.advance(secs(8));
+    assert_eq!(tube.len().unwrap(), 2);
+    let (_copy, copy) = killed(&path);
+    let Folder { journal, contents, rows, .. } = read(&copy).unwrap();
+    assert!(journal.features.iter().any(|feature| feature.name == "schedules"));
+    let Contents { schedules, tasks, .. } = contents;
+    let planned = &schedules.planned["full"];
+    assert_eq!((&planned.payload[..], planned.timing.clone()), (&b"x"[..], Ok(60_000_000)));
+    assert_eq!(planned.fields.keys().copied().collect::<Vec<_>>(), (1..=11).collect::<Vec<_>>());
+    let far = &schedules.progressed["plain"];
+    assert_eq!((far.children, far.missed, far.paused), (2, 0, false));
+    assert!(schedules.progressed["paused"].paused);
+    let made: Vec<_> = tasks.values().filter_map(|task| task.spawned.clone()).collect();
+    let of_plain: Vec<_> = made.iter().filter(|(_, name)| name == "plain").collect();
+    assert_eq!(of_plain.len(), 2);
+    assert_eq!(of_plain[1].0 - of_plain[0].0, 7_000_000);
+    assert!(tasks.keys().any(|(_, id)| *id == far.last));
+    let count = |tag: u8| rows.range(vec![tag]..vec![tag + 1]).count();
+    assert_eq!([0x3b, 0x3c, 0x3d].map(count), [3, 3, 2]);
 }

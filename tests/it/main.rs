@@ -137,6 +137,7 @@ mod tidy;
 mod timeout;
 mod timer;
 mod tracked;
+mod schedules;
 mod transact;
 mod trash;
 mod tubes;

@@ -132,6 +132,8 @@ fn looked_at(files: &Files, ticket: Option<Ticket>) -> BTreeMap<TaskId, TaskInfo
 fn story(disk: &Recorder) -> Ticket {
     let queue = still().0.journal_bytes(128 << 10).disk(disk.lend()).open_disk().unwrap();
     let tube = queue.tube("t").unwrap();
+    let ever = secs(1 << 30);
+    queue.schedule("s").every(ever).offset(ever).to(&tube).make().unwrap();
     let other = queue.create_tube("u", TubeOptions::default().ttr(secs(9))).unwrap();
     queue.create_tube("gone", TubeOptions::default().temporary(true)).unwrap().put(b"x").unwrap();
     for number in 0..40_u8 {

@@ -106,6 +106,14 @@ pub fn writing(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
         queue.tube("new"),
         queue.create_tube("new", new.clone().temporary(true)),
         queue.create_tube_with("new", new.clone(), on_change),
+        queue.schedule("new").every(wait).to(tube).make(),
+        queue.schedule_named("s").update(|it| it.every(wait)),
+        queue.schedule_named("s").pause(),
+        queue.schedule_named("s").resume(),
+        queue.schedule_named("s").run_now(),
+        queue.schedule_named("s").tag(&["a"]),
+        queue.schedule_named("s").untag(&["a"]),
+        queue.schedule_named("s").remove(),
         queue.drop_tube(name),
         queue.drop_tube_if_empty(name),
         queue.force_drop_tube(name),
@@ -176,6 +184,9 @@ pub fn reading(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
         first(queue.top_tags()),
         queue.tag_count("a"),
         first(queue.tracked()),
+        first(queue.schedules()),
+        queue.schedule_named("s").info(),
+        queue.schedule_named("s").next(1),
         queue.consumers(),
         queue.taken_by("ada").and_then(first),
         queue.settings(),
@@ -216,7 +227,7 @@ const OTHERS: [&str; 9] = [
 fn fallible(text: &str) -> impl Iterator<Item = &str> {
     let listings = ["Result<", "-> Tasks", "-> Summaries", "-> NewestFirst", "-> TakenBy"]
         .into_iter()
-        .chain(["-> Resumed", "-> TaggedTasks", "-> TopTags", "-> TrackedTasks"]);
+        .chain(["-> Resumed", "-> TaggedTasks", "-> TopTags", "-> TrackedTasks", "-> Schedules"]);
     text.split("\n    pub fn ").skip(1).filter_map(move |rest| {
         let signature = rest.split_once('{').map_or(rest, |(signature, _)| signature);
         let may_fail = listings.clone().any(|listing| signature.contains(listing));

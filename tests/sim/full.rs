@@ -164,6 +164,11 @@ impl Stage {
             (0..WAVE).map(|_| tube.task(&payload()).ttl(WAVE_AT).put().unwrap()).collect();
         there.extend(delayed.iter().chain(&mortal));
         side.put(b"beside").unwrap();
+        for name in ["plan", "paused"] {
+            let plan = queue.schedule(name).every(WAVE_AT * 9).offset(WAVE_AT * 9).to(&tube);
+            plan.tag("kept").make().unwrap();
+        }
+        queue.schedule_named("paused").pause().unwrap();
         match limit {
             Limit::Disk => {
                 disk.set_quota(disk.blocks() + 8);
@@ -637,6 +642,33 @@ fn verbs() -> Vec<Verb> {
         ("untrack", May::Never, |s| s.queue.untrack(s.buried).map(nothing)),
         ("tracked", May::Never, |s| {
             s.queue.tracked().try_for_each(|task| task.map(drop)).map(nothing)
+        }),
+        ("make a schedule", May::Disk, |s| {
+            s.queue.schedule("new").every(WAVE_AT * 9).offset(WAVE_AT * 9).to(&s.tube).make()?;
+            Ok(Change::default())
+        }),
+        ("update a schedule", May::Disk, |s| {
+            s.queue.schedule_named("plan").update(|it| it.priority(1).tag("b")).map(nothing)
+        }),
+        ("pause a schedule", May::Never, |s| s.queue.schedule_named("plan").pause().map(nothing)),
+        ("resume a schedule", May::Never, |s| {
+            s.queue.schedule_named("paused").resume().map(nothing)
+        }),
+        ("run a schedule", May::Always, |s| s.queue.schedule_named("plan").run_now().map(added)),
+        ("tag a schedule", May::Disk, |s| {
+            s.queue.schedule_named("plan").tag(&["x".repeat(255).as_str()]).map(nothing)
+        }),
+        ("untag a schedule", May::Never, |s| {
+            s.queue.schedule_named("plan").untag(&["kept"]).map(nothing)
+        }),
+        ("remove a schedule", May::Never, |s| {
+            assert!(s.queue.schedule_named("plan").remove()?);
+            Ok(Change::default())
+        }),
+        ("schedules, info and next", May::Never, |s| {
+            assert_eq!(s.queue.schedules().count(), 2);
+            s.queue.schedule_named("plan").info()?;
+            s.queue.schedule_named("plan").next(9).map(nothing)
         }),
         ("start", May::Bytes, |s| s.held.as_ref().unwrap().start(&"x".repeat(255)).map(nothing)),
         ("progress", May::Bytes, |s| {

@@ -20,6 +20,7 @@ mod reads;
 mod regressions;
 mod run;
 mod scenarios;
+mod schedules;
 mod script;
 #[path = "../seeds/mod.rs"]
 mod seeds;

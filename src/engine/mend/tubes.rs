@@ -74,8 +74,9 @@ pub(super) fn make_again(ctx: &mut OpContext<'_>, number: u32, name: Option<&str
 /// A tube of which another one has the name and the tasks.
 pub(super) fn forget(ctx: &mut OpContext<'_>, number: u32) -> Mended {
     ctx.remove(key::tube(number));
-    let (row, cause, setting, stalled, is_adopted) = (None, None, None, 0, false);
-    let change = TubeChange { number, row, cause, setting, stalled, is_adopted };
+    let (row, cause, setting, stalled) = (None, None, None, 0);
+    let (is_adopted, schedule) = (false, None);
+    let change = TubeChange { number, row, cause, setting, stalled, is_adopted, schedule };
     ctx.effects().tubes.push(change);
     done("its row was removed, and every task stays in the other one")
 }

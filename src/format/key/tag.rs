@@ -150,6 +150,12 @@ tags! {
     TopTag = 0x39, Queue, None;
     /// The same of all tubes, of a tag that a task of a temporary one has.
     TopTagTemporary = 0x3a, Temporary, None;
+    /// schedule name → `ScheduleRow`
+    Schedule = 0x3b, Queue, None;
+    /// schedule name → `FiringRow`
+    Firing = 0x3c, Queue, None;
+    /// tube number, clock, when, schedule name → a copy of the `FiringRow`
+    Fire = 0x3d, Queue, None;
 }
 
 /// To what the rows of a tag belong.

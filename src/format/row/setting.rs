@@ -44,6 +44,22 @@ impl SettingRow {
     }
 }
 
+/// The fields of a back-off.
+pub(super) fn pack_backoff(to: &mut Packer, backoff: &Backoff) {
+    to.u64(micros(backoff.first)).u32(backoff.factor).u64(micros(backoff.step));
+    to.u64(micros(backoff.most)).u8(backoff.jitter);
+}
+
+pub(super) fn unpack_backoff(from: &mut Unpacker<'_>) -> Option<Backoff> {
+    Some(Backoff {
+        first: endless(from.u64()?),
+        factor: from.u32()?,
+        step: endless(from.u64()?),
+        most: endless(from.u64()?),
+        jitter: from.u8().filter(|percent| *percent <= 100)?,
+    })
+}
+
 /// The number of the value's type, and its bytes.
 fn content(value: &SettingValue) -> (u8, Value) {
     let mut content = Packer::new();
@@ -66,8 +82,7 @@ fn content(value: &SettingValue) -> (u8, Value) {
             4
         }
         SettingValue::Backoff(backoff) => {
-            content.u64(micros(backoff.first)).u32(backoff.factor).u64(micros(backoff.step));
-            content.u64(micros(backoff.most)).u8(backoff.jitter);
+            pack_backoff(&mut content, backoff);
             5
         }
         SettingValue::Lapse(lapse) => return (6, lapse_field(lapse)),
@@ -98,13 +113,7 @@ fn read(code: u8, content: &[u8]) -> Option<SettingValue> {
         4 if content.len() <= SETTING_BYTES_MAX => {
             SettingValue::Text(std::str::from_utf8(rest.take_rest()).ok()?.to_owned())
         }
-        5 => SettingValue::Backoff(Backoff {
-            first: endless(rest.u64()?),
-            factor: rest.u32()?,
-            step: endless(rest.u64()?),
-            most: endless(rest.u64()?),
-            jitter: rest.u8().filter(|percent| *percent <= 100)?,
-        }),
+        5 => SettingValue::Backoff(unpack_backoff(&mut rest)?),
         6 => SettingValue::Lapse(read_lapse(rest.take_rest())?),
         7 => SettingValue::Retention(read_retention(rest.take_rest())?),
         8 => {

@@ -7,7 +7,7 @@ use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::piece::Pieces;
 use crate::format::row::details;
 use crate::words::clock::NEVER;
-use crate::words::limits::{DETAILS_BYTES_MAX, LABEL_BYTES_MAX};
+use crate::words::limits::{DETAILS_BYTES_MAX, LABEL_BYTES_MAX, SCHEDULE_NAME_MAX};
 use std::collections::BTreeMap;
 
 /// What the caller said of a task. It is written once, under the task's first place in its tube,
@@ -160,17 +160,47 @@ pub(crate) fn moved_section(
 const BOOK_FIELD: u16 = 6;
 const DETAILS_FIELD: u16 = 7;
 
+/// Number of the field with the schedule that has made the task: the nominal time, then the
+/// schedule's name, a text of 1 to 234 bytes.
+const SPAWNED_FIELD: u16 = 9;
+
+/// The schedule that has made a task, and when it should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spawned<'a> {
+    pub(crate) by: &'a str,
+    /// By the clock of the schedule.
+    pub(crate) nominal: u64,
+}
+
+impl<'a> Spawned<'a> {
+    fn encode(self) -> Value {
+        let mut field = Packer::new();
+        field.u64(self.nominal).bytes(self.by.as_bytes());
+        field.done()
+    }
+
+    fn decode(field: &'a [u8]) -> Option<Self> {
+        let (nominal, by) = field.split_first_chunk()?;
+        let by = str::from_utf8(by).ok()?;
+        let is_name = (1..=SCHEDULE_NAME_MAX).contains(&by.len());
+        is_name.then_some(Self { by, nominal: u64::from_be_bytes(*nominal) })
+    }
+}
+
 /// What a caller says of a task in the fields of its row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Labels<'a> {
     pub(crate) kind: Option<&'a str>,
     pub(crate) book: Option<&'a str>,
     pub(crate) details: BTreeMap<&'a str, &'a str>,
+    /// Of a task that no caller has put.
+    pub(crate) spawned: Option<Spawned<'a>>,
 }
 
 impl Labels<'_> {
     fn is_empty(&self) -> bool {
-        self.kind.is_none() && self.book.is_none() && self.details.is_empty()
+        let is_named = self.kind.is_some() || self.book.is_some();
+        !is_named && self.details.is_empty() && self.spawned.is_none()
     }
 }
 
@@ -196,6 +226,11 @@ pub(crate) fn labelled_section(section: &[u8], labels: &Labels<'_>) -> Option<Va
         {
             return None;
         }
+    }
+    if let Some(spawned) = labels.spawned
+        && !fields.set(SPAWNED_FIELD, &spawned.encode())
+    {
+        return None;
     }
     if !labels.details.is_empty() {
         let own = if section.is_empty() { None } else { extension::find(section, DETAILS_FIELD) };
@@ -235,6 +270,14 @@ impl<'a> TaskRow<'a> {
             section => extension::find(section, DETAILS_FIELD).and_then(details::decode),
         };
         field.unwrap_or_default()
+    }
+
+    /// The schedule that has made it.
+    pub(crate) fn spawned(&self) -> Option<Spawned<'a>> {
+        match self.extension {
+            [] => None,
+            section => extension::find(section, SPAWNED_FIELD).and_then(Spawned::decode),
+        }
     }
 
     /// The result of the step before.
@@ -333,7 +376,8 @@ fn section<'a>(row: &mut Unpacker<'a>) -> Option<&'a [u8]> {
     let is_sound = kind.is_none_or(|kind| is_kind(kind) && str::from_utf8(kind).is_ok())
         && extension::find(section, BOOK_FIELD).is_none_or(|it| details::read_book(it).is_some())
         && extension::find(section, DETAILS_FIELD).is_none_or(|it| details::decode(it).is_some())
-        && extension::find(section, DROPPED_FIELD).is_none_or(<[u8]>::is_empty);
+        && extension::find(section, DROPPED_FIELD).is_none_or(<[u8]>::is_empty)
+        && extension::find(section, SPAWNED_FIELD).is_none_or(|it| Spawned::decode(it).is_some());
     is_sound.then_some(section)
 }
 

@@ -2,7 +2,7 @@
 //! what a check compares. Writes nothing.
 
 use crate::engine::context::sound;
-use crate::engine::{due, query, settings, sweep};
+use crate::engine::{due, query, schedules, settings, sweep};
 use crate::runtime::commit::EngineState;
 use crate::runtime::deadlines::Walk;
 use crate::words::clock::Now;
@@ -39,6 +39,8 @@ impl EngineState {
             self.derived.load_tube(number, tube.row, None);
             self.derived.set_bound(number, next);
         }
+        let orphans = schedules::orphans(&self.store)?.into_iter();
+        orphans.for_each(|(number, fires)| _ = self.derived.set_orphan(number, fires));
         Ok(())
     }
 

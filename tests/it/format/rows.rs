@@ -64,6 +64,14 @@ pub(crate) enum Key {
     Report(u64, u8),
     /// Number of the tube, or 0, and name of a setting.
     Setting(u32, String),
+    Schedule(String),
+    Firing(String),
+    Fire {
+        tube: u32,
+        clock: u8,
+        when: u64,
+        name: String,
+    },
     /// The id of a tracked task.
     Tracked(u64),
     /// The id of a task with tags.
@@ -139,6 +147,12 @@ impl Key {
             0x35 => Self::Tagged(rest.short()?, rest.u64()?, rest.u64()?),
             0x37 => Self::TagCount(name(rest)?),
             0x39 => Self::TopTag(rest.u64()?, name(rest)?),
+            0x3b => Self::Schedule(name(rest)?),
+            0x3c => Self::Firing(name(rest)?),
+            0x3d => {
+                let (tube, clock, when) = (rest.u32()?, rest.u8()?, rest.u64()?);
+                Self::Fire { tube, clock, when, name: name(rest)? }
+            }
             tag => Self::of_run(tag, rest.u32()?, rest)?,
         })
     }
@@ -287,6 +301,8 @@ pub(crate) struct TaskRow {
     pub(crate) replaced: u32,
     /// Whether the payload was not kept.
     pub(crate) dropped: bool,
+    /// The nominal time and the schedule.
+    pub(crate) spawned: Option<(u64, String)>,
     /// The payload, or what is said of it if it stands in pieces.
     pub(crate) payload: Result<Vec<u8>, Apart>,
 }
@@ -568,7 +584,7 @@ impl Bytes<'_> {
         Ok(limit)
     }
 
-    fn backoff(&mut self) -> Read<()> {
+    pub(super) fn backoff(&mut self) -> Read<()> {
         let (_first, _factor) = (self.u64()?, self.u32()?);
         let (_step, _most) = (self.u64()?, self.u64()?);
         let jitter = self.u8()?;
@@ -626,7 +642,7 @@ impl Bytes<'_> {
         self.string(length)
     }
 
-    fn details(mut self) -> Read<BTreeMap<String, String>> {
+    pub(super) fn details(mut self) -> Read<BTreeMap<String, String>> {
         let mut details = BTreeMap::new();
         ensure((1..=4096).contains(&self.0.len()), || "details of no length".into())?;
         while !self.0.is_empty() {
@@ -728,6 +744,7 @@ impl Bytes<'_> {
             moved: false,
             replaced: 0,
             dropped: false,
+            spawned: None,
             payload: Ok(Vec::new()),
         };
         let is_timed = row.expires.or(row.ttr).is_some();
@@ -755,6 +772,11 @@ impl Bytes<'_> {
                 6 => row.book = Some(Bytes(&bytes).book()?),
                 7 => row.details = Bytes(&bytes).details()?,
                 8 => row.dropped = Bytes(&bytes).end().map(|()| true)?,
+                9 => {
+                    let mut rest = Bytes(&bytes);
+                    row.spawned = Some((rest.u64()?, rest.string(bytes.len() - 8)?));
+                    ensure((9..243).contains(&bytes.len()), wrong)?;
+                }
                 _ => return Err(wrong()),
             }
         }

@@ -6,6 +6,7 @@ use super::payloads::Payloads;
 use super::rows::{
     Away, ConsumerRow, Key, Place, PositionRow, Progress, Reason, Rows, State, TaskRow, TubeRow,
 };
+use super::schedules::Schedules;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Kinds of tubes whose tasks are all in groups.
@@ -28,6 +29,8 @@ pub(crate) struct Stored {
     moved: bool,
     pub(crate) replaced: u32,
     pub(crate) dropped: bool,
+    /// The nominal time and the schedule of one that a schedule has made.
+    pub(crate) spawned: Option<(u64, String)>,
     pub(crate) payload: Vec<u8>,
     pub(crate) state: State,
     pub(crate) progress: Progress,
@@ -50,6 +53,7 @@ pub(crate) struct Contents {
     pub(crate) tracked: BTreeMap<u64, u64>,
     /// The tags of the tasks of tubes, by id.
     pub(crate) tags: BTreeMap<u64, Tags>,
+    pub(crate) schedules: Schedules,
 }
 
 /// Tags in their order, each with its time.
@@ -144,6 +148,14 @@ impl Sorted {
             }
             Key::TaskTags(id) => {
                 self.tags.insert(id, bytes.tags()?);
+                return Ok(());
+            }
+            Key::Schedule(name) => {
+                self.contents.schedules.planned.insert(name, bytes.planned()?);
+                return Ok(());
+            }
+            Key::Firing(name) => {
+                self.contents.schedules.progressed.insert(name, bytes.progressed()?);
                 return Ok(());
             }
             Key::Tracked(id) => {
@@ -328,6 +340,7 @@ impl Contents {
             tasks.insert((run, id), task);
         }
         lines(&runs, &tasks, &mut derived);
+        contents.schedules.derive(&mut derived)?;
         kept(&runs, &tasks, &mut derived);
         if index.keys().any(|key| matches!(key, Key::FailureGroup(..))) {
             failure_groups(&tasks, &mut derived);
@@ -391,6 +404,7 @@ impl Key {
             | Self::Kept(run, _)
             | Self::Failed(_, _, run, _) => *run,
             Self::OfQueue(..) | Self::Tagged(..) | Self::TagCount(_) | Self::TopTag(..) => 0,
+            Self::Fire { .. } => 0,
             key => panic!("{key:?} is in no index"),
         }
     }
@@ -509,6 +523,7 @@ impl Parts {
             passed: row.passed,
             moved: row.moved,
             replaced: row.replaced,
+            spawned: row.spawned,
             dropped: row.dropped,
             payload,
             state,

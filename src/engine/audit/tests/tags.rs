@@ -102,9 +102,9 @@ fn a_step_takes_up_fewer_tasks_with_many_tags() {
     assert!(done.looked < SWEEP_TASKS && fits(&written_by), "{}", done.looked);
     clock.advance(Duration::from_secs(1));
     let sees = (true, false, false);
-    let (sees_delays, in_transaction, may_rank) = sees;
+    let (sees_delays, in_transaction, may_draw) = sees;
     let (tube, most) = (first.number, SWEEP_TASKS);
-    let work = WorkOff { tube, most, sees_delays, in_transaction, may_rank };
+    let work = WorkOff { tube, most, sees_delays, in_transaction, may_draw };
     let mut steps = 0;
     while first.hold.core.run(&work, crate::Durability::Relaxed).unwrap() {
         steps += 1;

@@ -1,0 +1,176 @@
+//! The description of a schedule, with which one is made or changed.
+
+use crate::api::queue_inner::QueueInner;
+use crate::api::tube::Tube;
+use crate::engine::schedule_verbs::ScheduleTerms;
+use crate::words::backoff::Backoff;
+use crate::words::clock::micros;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::macros::{debug, setters};
+use crate::words::schedule::{Missed, Overlap, check_name};
+use crate::words::sync::Arc;
+use std::time::Duration;
+
+/// A schedule that is described, from [`Queue::schedule`](crate::Queue::schedule) and
+/// [`Schedule::update`](crate::Schedule::update). Nothing happens
+/// before [`make`](NewSchedule::make).
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{Missed, Overlap, Queue};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let queue = Queue::in_memory()?;
+/// let tube = queue.tube("reports")?;
+/// let hour = Duration::from_secs(3600);
+/// let report = queue
+///     .schedule("report")
+///     .every(hour)
+///     .offset(hour) // the first one in an hour
+///     .missed(Missed::CatchUp(3))
+///     .overlap(Overlap::Skip)
+///     .to(&tube)
+///     .payload(b"sales")
+///     .priority(-1)
+///     .tag("sales")
+///     .make()?;
+/// let info = report.info()?;
+/// assert_eq!((info.missed, info.overlap), (Missed::CatchUp(3), Overlap::Skip));
+/// assert_eq!((info.children, info.tags), (0, vec!["sales".to_owned()]));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is made before `make`"]
+pub struct NewSchedule<'a, T: ?Sized = [u8]> {
+    pub(super) hold: Arc<QueueInner>,
+    pub(super) name: &'a str,
+    pub(super) terms: ScheduleTerms,
+    pub(super) tube: Option<&'a Tube<T>>,
+    pub(super) payload: Option<&'a T>,
+}
+
+setters! {
+    ['a, T: ?Sized] NewSchedule<'a, T>;
+
+    /// Fires so often, in [queue time](crate#time): at the offset, then always so long after the
+    /// nominal time of the fire before. A microsecond or more.
+    every(interval: Duration) => terms.every = Some(micros(interval));
+
+    /// Not before so long after it is made, or made again with another timing. Default: zero, the
+    /// first fire of an interval comes at once.
+    offset(offset: Duration) => terms.offset = Some(micros(offset));
+
+    /// What becomes of fires that were missed. Default: [`Missed::Coalesce`].
+    missed(missed: Missed) => terms.missed = Some(missed);
+
+    /// What a fire does if the last child has not ended. Default: [`Overlap::Allow`].
+    overlap(overlap: Overlap) => terms.overlap = Some(overlap);
+
+    /// The payload of the children, at most 16 KiB encoded. Default: empty.
+    payload(payload: &'a T) => payload = Some(payload);
+
+    /// The priority of the children. Smaller first. Default: their tube's.
+    priority(priority: i64) => terms.child.priority = Some(priority);
+
+    /// How long the children are delayed after they were made.
+    delay(delay: Duration) => terms.child.delay = Some(delay);
+
+    /// The ttl of the children. Default: their tube's.
+    ttl(ttl: Duration) => terms.child.ttl = Some(ttl);
+
+    /// The ttr of the children. Default: their tube's.
+    ttr(ttr: Duration) => terms.child.ttr = Some(ttr);
+
+    /// The limit of attempts of each child, as [`NewTask::max_attempts`](crate::NewTask). Default:
+    /// their tube's.
+    max_attempts(attempts: u32) => terms.child.retry.max_attempts = Some(attempts);
+
+    /// The back-off of the children. Default: their tube's.
+    backoff(backoff: Backoff) => terms.child.retry.backoff = Some(backoff);
+}
+
+impl<'a, T: ?Sized> NewSchedule<'a, T> {
+    /// Fires when the wall clock of its [zone](NewSchedule::zone) fits this text of five fields:
+    /// minute, hour, day of the month, month, day of the week. If both days are given and none
+    /// begins with `*`, one of them is enough. It needs the feature `cron`. A local time that a
+    /// change of the clocks leaves out fires at that change; one that comes twice fires the first
+    /// time.
+    pub fn cron(mut self, text: &str) -> Self {
+        self.terms.cron = Some(text.to_owned());
+        self
+    }
+
+    /// The time zone of the cron text, by its IANA name, such as `Europe/Berlin`. The rules of all
+    /// zones are built in. Default: `UTC`.
+    pub fn zone(mut self, name: &str) -> Self {
+        self.terms.zone = Some(name.to_owned());
+        self
+    }
+
+    /// The children go into this tube. Its type is that of the payload, which is to be given after
+    /// it.
+    pub fn to<U: ?Sized>(self, tube: &'a Tube<U>) -> NewSchedule<'a, U> {
+        let Self { hold, name, terms, .. } = self;
+        NewSchedule { hold, name, terms, tube: Some(tube), payload: None }
+    }
+
+    /// The group of the children.
+    pub fn group(mut self, group: &str) -> Self {
+        self.terms.child.group = Some(group.to_owned());
+        self
+    }
+
+    /// The kind of the children. Default: that of the handle of their tube.
+    pub fn kind(mut self, kind: &str) -> Self {
+        self.terms.child.kind = Some(kind.to_owned());
+        self
+    }
+
+    /// The book of the children. Default: their tube's.
+    pub fn book(mut self, name: &str) -> Self {
+        self.terms.child.book = Some(name.to_owned());
+        self
+    }
+
+    /// Adds a named text to the details of the children.
+    pub fn detail(mut self, name: &str, text: &str) -> Self {
+        self.terms.child.details.insert(name.to_owned(), text.to_owned());
+        self
+    }
+
+    /// Adds a tag to those of the children. An update that gives tags replaces all of them.
+    pub fn tag(mut self, tag: &str) -> Self {
+        self.terms.child.tags.push(tag.to_owned());
+        self
+    }
+
+    /// What it says, with the payload encoded.
+    pub(super) fn into_terms(self) -> Result<ScheduleTerms> {
+        let Self { hold, name, mut terms, tube, payload } = self;
+        check_name(name)?;
+        if let Some(tube) = tube {
+            if !Arc::ptr_eq(&hold, &tube.hold) {
+                let text = "its tube is of another queue";
+                return Err(Error::new(ErrorKind::Invalid).because(text));
+            }
+            terms.tube = Some((tube.number, tube.name.to_string()));
+            terms.child.kind = terms.child.kind.or_else(|| tube.kind.as_deref().map(str::to_owned));
+        }
+        let Some(payload) = payload else { return Ok(terms) };
+        // Without a tube it is bytes, whose type has no other encoding.
+        let coding = match tube {
+            Some(tube) => tube.coding,
+            None => {
+                let text = "a payload without a tube; name the tube with `to` before it";
+                return Err(Error::new(ErrorKind::Invalid).because(text));
+            }
+        };
+        let mut buffer = Vec::new();
+        let bytes = (coding.encode)(payload, &mut buffer)
+            .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
+        terms.payload = Some((bytes.to_vec(), coding.codec, coding.version));
+        Ok(terms)
+    }
+}
+
+debug!(['a, T: ?Sized] NewSchedule<'a, T>, "NewSchedule", this, "name": &this.name);

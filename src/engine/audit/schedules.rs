@@ -1,0 +1,111 @@
+//! The audit of schedules: each has a row that says how far it has come, and at its next fire a
+//! copy of that. Their tube need not exist.
+
+use super::{Finding, Findings, Fix, walk};
+use crate::engine::schedules::StoredSchedule;
+use crate::format::extension::Extension;
+use crate::format::key::{self, Key};
+use crate::format::row::{FiringRow, ScheduleRow};
+use crate::format::{Range, Scan, Tag, Value, View};
+use crate::words::clock::NEVER;
+use crate::words::error::Result;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The rows of fires, by the names of their schedules.
+type Fires = BTreeMap<String, Vec<(Key, Option<Value>)>>;
+
+/// Reports rows of schedules that are damaged or do not agree. Of a damaged schedule nothing is
+/// left that could be made; one of which it is not known how far it has come is paused.
+pub(super) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
+    let (mut fires, mut names) = (Fires::new(), BTreeSet::new());
+    walk(view, Range::of(Tag::Fire), report, |(met, row), report| match key::of_fire(&met) {
+        Some((.., name)) => fires.entry(name.to_owned()).or_default().push((met, row)),
+        None => {
+            let line = format!("Fire: an invalid key: {met:02x?}");
+            report(Finding::new(line, Fix::Remove(met)));
+        }
+    })?;
+    walk(view, Range::of(Tag::Schedule), report, |(met, row), report| {
+        let name = key::name_of_schedule(&met).map(str::to_owned);
+        let row = row.as_deref().and_then(ScheduleRow::decode);
+        let (Some(name), Some(row)) = (name, row) else {
+            let line = format!("Schedule: it cannot be read and is lost: {met:02x?}");
+            return report(Finding::new(line, Fix::Remove(met)));
+        };
+        let found = fires.remove(&name).unwrap_or_default();
+        if let Err(error) = schedule(view, (&name, row), found, report) {
+            report(Finding::left(format!("schedule {name:?}: {error}")));
+        }
+        names.insert(name);
+    })?;
+    walk(view, Range::of(Tag::Firing), report, |(met, _), report| {
+        if !key::name_of_schedule(&met).is_some_and(|name| names.contains(name)) {
+            let line = format!("Firing: a row without a schedule: {met:02x?}");
+            report(Finding::new(line, Fix::Remove(met)));
+        }
+    })?;
+    for (name, fires) in fires {
+        for (met, _) in fires {
+            let line = format!("Fire: a row without a schedule: {met:02x?}");
+            report(Finding::new(line, Fix::Remove(met)).beside(key::schedule(&name)));
+        }
+    }
+    Ok(())
+}
+
+/// Reports what is wrong with the rows of one schedule, which has these fires.
+fn schedule(
+    view: &dyn View,
+    (name, row): (&str, ScheduleRow),
+    fires: Vec<(Key, Option<Value>)>,
+    report: Findings<'_>,
+) -> Result<()> {
+    let (own, definition) = (key::firing(name), key::schedule(name));
+    let met = view.row(&own)?.and_then(|(_, row)| row);
+    let Some(firing) = met.as_deref().and_then(FiringRow::decode) else {
+        let copy = fires.iter().find_map(|(_, row)| FiringRow::decode(row.as_deref()?));
+        let line = match copy {
+            Some(_) => format!("schedule {name:?}: how far it has come is damaged, not its copy"),
+            None => format!("schedule {name:?}: how far it has come is lost, and it is paused"),
+        };
+        let firing = copy.unwrap_or_else(|| {
+            let (is_paused, extension) = (true, Extension::EMPTY);
+            FiringRow { is_paused, extension, ..FiringRow::first(NEVER) }
+        });
+        let mut finding = Finding::new(line, Fix::Set(own, firing.encode())).beside(definition);
+        for (met, _) in fires {
+            finding = finding.beside(met);
+        }
+        report(finding);
+        return Ok(());
+    };
+    let copy = firing.encode();
+    let expected = StoredSchedule { row, firing }.fire_key(name);
+    for (met, row) in &fires {
+        if Some(met) != expected.as_ref() {
+            let line = format!("Fire: {name:?} does not fire then: {met:02x?}");
+            let finding = Finding::new(line, Fix::Remove(key::copy(met)));
+            report(finding.beside(key::copy(&own)).beside(key::copy(&definition)));
+        } else if row.as_ref() != Some(&copy) {
+            let line = format!("Fire: a wrong copy of how far {name:?} has come: {met:02x?}");
+            let finding = Finding::new(line, Fix::Set(key::copy(met), copy.clone()));
+            report(finding.beside(key::copy(&own)).beside(key::copy(&definition)));
+        }
+    }
+    if let Some(expected) = expected.filter(|it| !fires.iter().any(|(met, _)| met == it)) {
+        let line = format!("schedule {name:?}: the row of its next fire is missing");
+        let finding = Finding::new(line, Fix::Set(expected, copy));
+        report(finding.beside(own).beside(definition));
+    }
+    Ok(())
+}
+
+/// The highest number of a tube that a schedule has.
+pub(super) fn last_tube(view: &dyn View) -> Result<u32> {
+    let (mut rows, mut last) = (Scan::over(Range::of(Tag::Schedule)), 0);
+    while let Some((_, row)) = rows.next(view)? {
+        let row = row.as_deref().and_then(ScheduleRow::decode);
+        last = last.max(row.map_or(0, |row| row.tube));
+    }
+    Ok(last)
+}

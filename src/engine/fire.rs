@@ -1,0 +1,239 @@
+//! The fires of schedules that are due: each makes a child in its tube, or is missed. A child is
+//! put by the one way of puts, in the same step that moves its schedule on, so that no fire is lost
+//! or made twice.
+
+use crate::engine::context::{OpContext, sound};
+use crate::engine::effects::NextDue;
+use crate::engine::new_row::{Extras, NewRow};
+use crate::engine::put::PutTasks;
+use crate::engine::schedules::{self, StoredSchedule};
+use crate::engine::stored::TaskState;
+use crate::engine::tube_cache::TubeRef;
+use crate::engine::{Op, lookup, query, timing, transition};
+use crate::format::key::{self, FireClock};
+use crate::format::row::{ScheduleRow, Spawned};
+use crate::format::{Scan, View};
+use crate::words::clock::NEVER;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::schedule::Overlap;
+use crate::words::task::{Cause, TaskId};
+use crate::words::verb::Conflict;
+use std::slice;
+
+/// Makes the fires that are due of the schedules of a tube, which may be gone, at most `left`.
+/// Returns lower bounds of those that are left. On a full disk they wait for room.
+pub(crate) fn work_off(ctx: &mut OpContext<'_>, tube: u32, left: &mut usize) -> Result<NextDue> {
+    let mut next = NextDue::NONE;
+    for clock in FireClock::ALL.into_iter().filter(|clock| schedules::is_read(*clock)) {
+        let mut rows = Scan::prefixed(key::fires_by(tube, clock));
+        *next.kind_mut(clock.deadline()) = loop {
+            let Some((met, _)) = rows.next(ctx)? else { break NEVER };
+            let Some((_, _, when, name)) = key::of_fire(&met) else {
+                ctx.remove(met);
+                continue;
+            };
+            let is_over = *left == 0 || ctx.is_full() || ctx.is_sweep_long();
+            if when > clock.time_of(ctx.now) || is_over {
+                break when;
+            }
+            let schedule = sound(schedules::find(ctx, name))?.flatten();
+            match schedule.filter(|it| it.fire_key(name).as_ref() == Some(&met)) {
+                Some(schedule) => fall_due(ctx, name, schedule, left)?,
+                // No schedule has it, or a damaged one.
+                None => {
+                    *left -= 1;
+                    ctx.remove(met);
+                }
+            }
+        };
+    }
+    Ok(next)
+}
+
+/// Makes what is due of one schedule.
+fn fall_due(
+    ctx: &mut OpContext<'_>,
+    name: &str,
+    before: StoredSchedule,
+    left: &mut usize,
+) -> Result<()> {
+    let mut after = before.clone();
+    let StoredSchedule { row, .. } = &before;
+    let now = timing::now_of(&row.timing, ctx.now);
+    while after.firing.next <= now && *left > 0 {
+        *left -= 1;
+        let step = match timing::step(&row.timing, row.missed, after.firing.next, now) {
+            Ok(step) => step,
+            Err(error) => {
+                // Its text was written by a version that could read it.
+                after.firing.next = NEVER;
+                schedules::publish(ctx, name, row, (Cause::MissedFire, &error.to_string()));
+                break;
+            }
+        };
+        after.firing.next = step.next;
+        after.firing.missed = after.firing.missed.saturating_add(step.missed);
+        let Some(nominal) = step.fire else { continue };
+        if let Err(error) = spawn(ctx, name, &mut after, nominal)? {
+            // So would be those after it.
+            let (passed, next) = timing::pass(&row.timing, step.next, now)?;
+            after.firing.next = next;
+            after.firing.missed = after.firing.missed.saturating_add(passed + 1);
+            schedules::publish(ctx, name, row, (Cause::MissedFire, &error.to_string()));
+        }
+    }
+    schedules::write(ctx, name, Some(&before), &after)
+}
+
+/// Makes a child, by the rule of the schedule about the last one. The inner error says why there is
+/// none.
+fn spawn(
+    ctx: &mut OpContext<'_>,
+    name: &str,
+    schedule: &mut StoredSchedule,
+    nominal: u64,
+) -> Result<Result<TaskId>> {
+    let last = schedule.firing.last;
+    if schedule.row.overlap == Overlap::Skip && is_alive(ctx, schedule.row.tube, last)?.is_some() {
+        let text = "its last child has not ended";
+        return Ok(Err(Error::new(ErrorKind::WrongState).because(text).on_task(TaskId::new(last))));
+    }
+    make_child(ctx, name, schedule, nominal)
+}
+
+/// Makes a child. One that is to be replaced goes first. The inner error says why there is none.
+pub(crate) fn make_child(
+    ctx: &mut OpContext<'_>,
+    name: &str,
+    schedule: &mut StoredSchedule,
+    nominal: u64,
+) -> Result<Result<TaskId>> {
+    let StoredSchedule { row, firing } = schedule;
+    if row.overlap == Overlap::Replace
+        && let Some(tube) = is_alive(ctx, row.tube, firing.last)?
+    {
+        let (stored, state) = lookup::find(ctx, &tube, TaskId::new(firing.last))?;
+        transition::erase(ctx, &stored.task(&tube)?, &state, Cause::Delete)?;
+    }
+    let (number, key) = next_key(name, firing.children);
+    match put(ctx, row, (name, &key), nominal) {
+        Ok(id) => {
+            (firing.children, firing.last, firing.last_nominal) = (number, id.get(), nominal);
+            Ok(Ok(id))
+        }
+        Err(error) if is_refusal(error.kind()) => {
+            if error.kind() == ErrorKind::KeyExists {
+                // The next one has another key.
+                firing.children = number;
+            }
+            Ok(Err(error.during("put").in_tube(&row.tube_name)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The number of the child after so many, and its key.
+pub(crate) fn next_key(name: &str, children: u64) -> (u64, String) {
+    let number = children.saturating_add(1);
+    (number, format!("{name}-{number}"))
+}
+
+fn put(
+    ctx: &mut OpContext<'_>,
+    row: &ScheduleRow,
+    (name, key): (&str, &str),
+    nominal: u64,
+) -> Result<TaskId> {
+    with_child(row, Some(Spawned { by: name, nominal }), key, |task| {
+        let durable_bytes_max = ctx.known.durable_bytes_max();
+        let tasks = slice::from_ref(task);
+        let done = of_schedule(row.tube, tasks, durable_bytes_max).decide(ctx)?;
+        done.first().map(|put| put.id).ok_or_else(|| Error::new(ErrorKind::Broken))
+    })
+}
+
+/// The put of a child.
+pub(crate) fn of_schedule<'a>(
+    tube: u32,
+    tasks: &'a [NewRow<'a>],
+    durable_bytes_max: u64,
+) -> PutTasks<'a> {
+    let (staged, payload_bytes_max, others_wait) = (&[][..], usize::MAX, false);
+    PutTasks {
+        tube,
+        tasks,
+        is_batch: false,
+        staged,
+        payload_bytes_max,
+        durable_bytes_max,
+        others_wait,
+    }
+}
+
+/// Describes a child of a schedule to `then`.
+pub(crate) fn with_child<R>(
+    row: &ScheduleRow,
+    spawned: Option<Spawned<'_>>,
+    key: &str,
+    then: impl FnOnce(&NewRow<'_>) -> R,
+) -> R {
+    let child = &row.child;
+    let mut extras = Extras::default();
+    extras.retry = child.retry;
+    extras.tags = Some(child.tags.iter().map(String::as_str).collect());
+    extras.label(|labels| {
+        (labels.kind, labels.book) = (child.kind.as_deref(), child.book.as_deref());
+        labels.details = child.details.iter().map(|(name, text)| (&**name, &**text)).collect();
+        labels.spawned = spawned;
+    });
+    then(&NewRow {
+        payload: &row.payload,
+        codec: row.codec,
+        version: row.version,
+        priority: child.priority,
+        group: child.group.as_deref(),
+        key: Some(key),
+        conflict: Conflict::Reject,
+        delay: child.delay,
+        ttl: child.ttl,
+        ttr: child.ttr,
+        extras: Some(&extras),
+        ..NewRow::PLAIN
+    })
+}
+
+/// Whether a put was refused for a reason that a fire cannot help. Nothing was written.
+fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Full
+            | ErrorKind::KeyExists
+            | ErrorKind::TubeNotFound
+            | ErrorKind::Unsupported
+            | ErrorKind::DriverMissing
+            | ErrorKind::Invalid
+            | ErrorKind::TooLarge
+    )
+}
+
+/// The tube of a child that has not ended; `None` if it has. One that is damaged does not hold its
+/// schedule up.
+fn is_alive<'a>(ctx: &OpContext<'a>, tube: u32, id: u64) -> Result<Option<TubeRef<'a>>> {
+    if id == 0 {
+        return Ok(None);
+    }
+    let id = TaskId::new(id);
+    let number = query::moved_to(ctx, id)?.unwrap_or(tube);
+    let found = ctx.tube(number).and_then(|tube| {
+        let (_, state) = lookup::find(ctx, &tube, id)?;
+        Ok((tube, state))
+    });
+    let found = match found {
+        Err(error) if error.is_not_found() => None,
+        found => sound(found)?,
+    };
+    let has_ended = |state: &TaskState| {
+        matches!(state, TaskState::Buried(_) | TaskState::Trashed(_) | TaskState::Done(_))
+    };
+    Ok(found.filter(|(_, state)| !has_ended(state)).map(|(tube, _)| tube))
+}

@@ -1,0 +1,224 @@
+//! The rows of schedules: read, written together, and described. A schedule stands under its name;
+//! its next fire stands under its tube's number, so that the tube's due work finds it. When it
+//! fires is not decided here.
+
+use crate::engine::context::{OpContext, decoded, sound};
+use crate::engine::effects::{NextDue, ScheduleChange, TubeChange};
+use crate::engine::timing;
+use crate::format::key::{self, FireClock};
+use crate::format::row::{FiringRow, ScheduleRow};
+use crate::format::{Range, Scan, Tag, View};
+use crate::words::clock::{NEVER, instant};
+use crate::words::cron;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::schedule::{ScheduleInfo, Timing};
+use crate::words::task::{Cause, TaskId};
+use std::time::{Duration, SystemTime};
+
+/// A schedule as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredSchedule {
+    pub(crate) row: ScheduleRow,
+    pub(crate) firing: FiringRow,
+}
+
+impl StoredSchedule {
+    pub(crate) fn clock(&self) -> FireClock {
+        FireClock::of(self.row.timing.is_wall())
+    }
+
+    /// The key of its next fire; `None` without one.
+    pub(crate) fn fire_key(&self, name: &str) -> Option<key::Key> {
+        let due = self.firing.due();
+        (due != NEVER).then(|| key::fire(self.row.tube, self.clock(), due, name))
+    }
+}
+
+/// The schedule of this name.
+///
+/// # Errors
+/// `Damaged` if one of its rows is damaged, or one is missing.
+pub(crate) fn find(view: &dyn View, name: &str) -> Result<Option<StoredSchedule>> {
+    if view.count(Range::of(Tag::Schedule)) == 0 {
+        return Ok(None);
+    }
+    let row = view.get(&key::schedule(name));
+    let Some(row) = decoded(row, ScheduleRow::decode, "schedule")? else { return Ok(None) };
+    let firing = decoded(view.get(&key::firing(name)), FiringRow::decode, "firing")?;
+    let firing = firing.ok_or_else(|| {
+        Error::new(ErrorKind::Damaged).because("a row of the schedule is missing; repair the queue")
+    })?;
+    Ok(Some(StoredSchedule { row, firing }))
+}
+
+/// The same, of one that there must be.
+pub(crate) fn named(view: &dyn View, name: &str) -> Result<StoredSchedule> {
+    let missing = || {
+        Error::new(ErrorKind::ScheduleNotFound).because(format!("no schedule is named {name:?}"))
+    };
+    find(view, name)?.ok_or_else(missing)
+}
+
+/// The tube of a schedule, whose due work a verb on it does first.
+pub(crate) fn tube_of(view: &dyn View, name: &str) -> Result<Option<u32>> {
+    Ok(sound(find(view, name))?.flatten().map(|it| it.row.tube))
+}
+
+/// Writes a schedule in the place of what stands there, and says when it fires.
+pub(crate) fn write(
+    ctx: &mut OpContext<'_>,
+    name: &str,
+    before: Option<&StoredSchedule>,
+    after: &StoredSchedule,
+) -> Result<()> {
+    if before.is_none_or(|before| before.row != after.row) {
+        ctx.set(key::schedule(name), after.row.encode())?;
+    }
+    let firing = after.firing.encode();
+    ctx.set(key::firing(name), firing.clone())?;
+    let (old, new) = (before.and_then(|before| before.fire_key(name)), after.fire_key(name));
+    if let Some(old) = old.filter(|old| Some(old) != new.as_ref()) {
+        ctx.remove(old);
+    }
+    if let Some(new) = new {
+        ctx.set(new, firing)?;
+        let clock = after.clock();
+        if is_read(clock) {
+            let next = NextDue::of(clock.deadline(), after.firing.due());
+            ctx.effects().deadline(after.row.tube, next);
+        }
+    }
+    Ok(())
+}
+
+/// Whether fires by this clock are made in this build.
+pub(crate) fn is_read(clock: FireClock) -> bool {
+    clock == FireClock::Queue || cron::IS_AVAILABLE
+}
+
+/// Publishes a change of a schedule, or a fire that was missed.
+pub(crate) fn publish(
+    ctx: &mut OpContext<'_>,
+    name: &str,
+    row: &ScheduleRow,
+    (cause, message): (Cause, &str),
+) {
+    let schedule = ScheduleChange {
+        name: name.into(),
+        tube: row.tube_name.as_str().into(),
+        message: message.into(),
+    };
+    let (setting, stalled, is_adopted) = (None, 0, false);
+    ctx.effects().tubes.push(TubeChange {
+        number: row.tube,
+        row: None,
+        cause: Some(cause),
+        setting,
+        stalled,
+        is_adopted,
+        schedule: Some(Box::new(schedule)),
+    });
+}
+
+/// Lower bounds of the first fires of a tube.
+pub(crate) fn first_fires(view: &dyn View, tube: u32) -> Result<NextDue> {
+    let mut next = NextDue::NONE;
+    if view.count(Range::of(Tag::Fire)) == 0 {
+        return Ok(next);
+    }
+    for clock in FireClock::ALL.into_iter().filter(|clock| is_read(*clock)) {
+        let first = Scan::prefixed(key::fires_by(tube, clock)).next(view)?;
+        let when = first.and_then(|(met, _)| key::of_fire(&met).map(|(_, _, when, _)| when));
+        *next.kind_mut(clock.deadline()) = when.unwrap_or(NEVER);
+    }
+    Ok(next)
+}
+
+/// The tubes that do not exist and have fires, with lower bounds of the first ones. A tube whose
+/// row is damaged is not among them: it is repaired first.
+pub(crate) fn orphans(view: &dyn View) -> Result<Vec<(u32, NextDue)>> {
+    let mut orphans = Vec::new();
+    if view.count(Range::of(Tag::Fire)) == 0 {
+        return Ok(orphans);
+    }
+    let mut rows = Scan::over(Range::of(Tag::Fire));
+    while let Some((met, _)) = rows.next(view)? {
+        let Some((tube, ..)) = key::of_fire(&met) else { continue };
+        if view.row(&key::tube(tube))?.is_none() {
+            orphans.push((tube, first_fires(view, tube)?));
+        }
+        rows.skip_to(key::end_of(&key::fires_of(tube)));
+    }
+    Ok(orphans)
+}
+
+/// What is known of a schedule.
+pub(crate) fn info(view: &dyn View, name: &str) -> Result<ScheduleInfo> {
+    let StoredSchedule { row, firing } = named(view, name)?;
+    let tube = view.get(&key::tube(row.tube));
+    let has_tube = sound(tube)?.is_none_or(|tube| tube.is_some());
+    let (every, cron, zone) = match &row.timing {
+        Timing::Every(interval) => (Some(Duration::from_micros(*interval)), None, None),
+        Timing::Cron { text, zone } => (None, Some(text.clone()), Some(zone.clone())),
+    };
+    let time = |time: u64| (time != NEVER).then(|| instant(time));
+    let child = row.child;
+    Ok(ScheduleInfo {
+        name: name.to_owned(),
+        tube: row.tube_name,
+        has_tube,
+        every,
+        cron,
+        zone,
+        offset: Duration::from_micros(row.offset),
+        missed: row.missed,
+        overlap: row.overlap,
+        next: time(firing.due()),
+        is_paused: firing.is_paused,
+        lacks_feature: row.timing.is_wall() && !cron::IS_AVAILABLE,
+        children: firing.children,
+        missed_fires: firing.missed,
+        last: (firing.last > 0).then(|| TaskId::new(firing.last)),
+        last_nominal: (firing.last > 0).then(|| instant(firing.last_nominal)),
+        created: instant(row.created),
+        payload: row.payload,
+        priority: child.priority,
+        group: child.group,
+        delay: child.delay,
+        ttl: child.ttl,
+        ttr: child.ttr,
+        kind: child.kind,
+        tags: child.tags,
+        max_attempts: child.retry.max_attempts,
+    })
+}
+
+/// The nominal times of the next fires of a schedule, at most so many. None while it is paused.
+pub(crate) fn ahead(view: &dyn View, name: &str, most: usize) -> Result<Vec<SystemTime>> {
+    let schedule = named(view, name)?;
+    let times = timing::ahead(&schedule.row.timing, schedule.firing.due(), most)?;
+    Ok(times.into_iter().map(instant).collect())
+}
+
+/// A page of schedules, by their names, and the key where the next one begins. Damaged ones are
+/// left out.
+pub(crate) fn page(
+    view: &dyn View,
+    from: &key::Key,
+    most: usize,
+) -> Result<(Vec<ScheduleInfo>, Option<key::Key>)> {
+    let range = Range::of(Tag::Schedule);
+    let (mut rows, mut found) = (Scan::over(range), Vec::new());
+    rows.skip_to(key::copy(from));
+    for _ in 0..most {
+        let Some((met, _)) = rows.next(view)? else { return Ok((found, None)) };
+        let name = key::name_of_schedule(&met);
+        let described = name.map(|name| info(view, name)).transpose();
+        found.extend(sound(described)?.flatten());
+        if found.len() == most {
+            return Ok((found, Some(key::after(&met))));
+        }
+    }
+    let next = rows.next(view)?;
+    Ok((found, next.map(|(met, _)| met)))
+}

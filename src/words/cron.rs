@@ -1,0 +1,214 @@
+//! Cron texts in a time zone, over a library of each. Without the feature `cron` every call says
+//! that it is lacking. Reads no clock and no file: the rules of the time zones are built in.
+//!
+//! The library finds the local times that fit a text as if they were UTC. Which moment a local time
+//! is, is decided here, so that the rule for the change to summer time and back is one.
+
+use crate::words::error::{Error, ErrorKind, Result};
+
+/// Whether this build has the feature.
+pub(crate) const IS_AVAILABLE: bool = cfg!(feature = "cron");
+
+#[cfg(feature = "cron")]
+pub(crate) use with_feature::{after, check};
+#[cfg(not(feature = "cron"))]
+pub(crate) use without_feature::{after, check};
+
+#[cfg(not(feature = "cron"))]
+mod without_feature {
+    use super::{Error, ErrorKind, Result};
+
+    /// Refuses every text.
+    pub(crate) fn check(_text: &str, _zone: &str) -> Result<()> {
+        let text =
+            "a cron text needs the feature `cron` of tubewell; build with it, or use an interval";
+        Err(Error::new(ErrorKind::Unsupported).because(text))
+    }
+
+    /// The same.
+    pub(crate) fn after(text: &str, zone: &str, _time: u64) -> Result<u64> {
+        check(text, zone).map(|()| 0)
+    }
+}
+
+#[cfg(feature = "cron")]
+mod with_feature {
+    use super::{Error, ErrorKind, Result};
+    use crate::words::clock::NEVER;
+    use cronexpr::{Crontab, MakeTimestamp, parse_crontab};
+    use jiff::civil::DateTime;
+    use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
+    use jiff::{Span, Timestamp};
+
+    /// Microseconds after which nothing fires: in the year 9892. The library ends with 9999.
+    const END: u64 = 250_000_000_000_000_000;
+
+    /// How often the library is asked for a local time, which looks four years ahead. From 2096 to
+    /// 2104 there is no leap year.
+    const LOOKS: usize = 3;
+
+    /// Refuses a text or a zone that is none.
+    pub(crate) fn check(text: &str, zone: &str) -> Result<()> {
+        parsed(text)?;
+        zone_of(zone).map(drop)
+    }
+
+    /// The first fire after this time of day; [`NEVER`] if there is none.
+    pub(crate) fn after(text: &str, zone: &str, time: u64) -> Result<u64> {
+        let (crontab, zone) = (parsed(text)?, zone_of(zone)?);
+        let Some(start) = at(time) else { return Ok(NEVER) };
+        let Some(mut local) = as_utc(zone.to_datetime(start)) else { return Ok(NEVER) };
+        loop {
+            let Some(next) = following(&crontab, local) else { return Ok(NEVER) };
+            let fire = moment(&zone, TimeZone::UTC.to_datetime(next));
+            // One that comes twice was there before.
+            match fire.and_then(|fire| u64::try_from(fire.as_microsecond()).ok()) {
+                Some(fire) if fire > time => return Ok(if fire < END { fire } else { NEVER }),
+                Some(_) => local = next,
+                None => return Ok(NEVER),
+            }
+        }
+    }
+
+    fn parsed(text: &str) -> Result<Crontab> {
+        let invalid = |fault: &str| {
+            let text = format!("the cron text {text:?}: {fault}");
+            Error::new(ErrorKind::Invalid).because(text)
+        };
+        // The library would take a sixth for a zone.
+        if text.split_whitespace().count() != 5 {
+            return Err(invalid(
+                "it takes five fields: minute, hour, day of the month, month, day of the week",
+            ));
+        }
+        parse_crontab(&format!("{text} UTC")).map_err(|error| invalid(&error.to_string()))
+    }
+
+    fn zone_of(name: &str) -> Result<TimeZone> {
+        TimeZoneDatabase::bundled().get(name).map_err(|_| {
+            let text = format!("no time zone is named {name:?}; name one like Europe/Berlin");
+            Error::new(ErrorKind::Invalid).because(text)
+        })
+    }
+
+    fn at(time: u64) -> Option<Timestamp> {
+        if time >= END {
+            return None;
+        }
+        Timestamp::from_microsecond(i64::try_from(time).ok()?).ok()
+    }
+
+    fn as_utc(local: DateTime) -> Option<Timestamp> {
+        TimeZone::UTC.to_timestamp(local).ok()
+    }
+
+    /// The next local time that fits, as if it were UTC.
+    fn following(crontab: &Crontab, local: Timestamp) -> Option<Timestamp> {
+        let mut from = local;
+        for _ in 0..LOOKS {
+            if from.as_microsecond() >= END as i64 {
+                break;
+            }
+            if let Ok(found) = crontab.find_next(MakeTimestamp(from)) {
+                return Some(found.timestamp());
+            }
+            from = from.checked_add(Span::new().hours(4 * 365 * 24)).ok()?;
+        }
+        None
+    }
+
+    /// The moment of a local time: the first of two, and of none the moment at which the clocks are
+    /// set past it.
+    fn moment(zone: &TimeZone, local: DateTime) -> Option<Timestamp> {
+        match zone.to_ambiguous_timestamp(local).offset() {
+            AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(local).ok(),
+            AmbiguousOffset::Fold { before, .. } => before.to_timestamp(local).ok(),
+            AmbiguousOffset::Gap { before, after } => {
+                let early = after.to_timestamp(local).ok()?;
+                let change = zone.following(early).next().map(|change| change.timestamp());
+                change.or_else(|| before.to_timestamp(local).ok())
+            }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        fn micros(text: &str) -> u64 {
+            text.parse::<Timestamp>().unwrap().as_microsecond() as u64
+        }
+
+        /// The fires after a moment, in UTC.
+        fn fires(text: &str, zone: &str, from: &str, most: usize) -> Vec<String> {
+            let mut time = micros(from);
+            let next = || {
+                time = after(text, zone, time).unwrap();
+                let shown = Timestamp::from_microsecond(time as i64).unwrap();
+                shown.to_string()
+            };
+            std::iter::repeat_with(next).take(most).collect()
+        }
+
+        #[test]
+        fn a_plain_day_has_its_local_times() {
+            let found = fires("0 9 * * 1-5", "Europe/Berlin", "2026-01-02T07:00:00Z", 3);
+            let expected = ["2026-01-02T08:00:00Z", "2026-01-05T08:00:00Z", "2026-01-06T08:00:00Z"];
+            assert_eq!(found, expected);
+            let found = fires("*/20 * * * *", "UTC", "2026-01-02T07:00:00Z", 2);
+            assert_eq!(found, ["2026-01-02T07:20:00Z", "2026-01-02T07:40:00Z"]);
+            let found = fires("0 0 29 2 *", "UTC", "2096-03-01T00:00:00Z", 1);
+            assert_eq!(found, ["2104-02-29T00:00:00Z"]);
+        }
+
+        /// 02:00 to 03:00 does not exist on 29 March 2026 in Berlin: at 01:00 UTC it is 03:00.
+        #[test]
+        fn a_local_time_that_is_left_out_fires_at_the_change() {
+            let found = fires("30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00Z", 3);
+            let expected = ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"];
+            assert_eq!(found, expected);
+            // All of them together fire once, also with one that exists.
+            let found = fires("*/15 2-3 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", 2);
+            assert_eq!(found, ["2026-03-29T01:00:00Z", "2026-03-29T01:15:00Z"]);
+            // Half an hour on Lord Howe, and a whole day on Samoa.
+            let found = fires("15 2 * * *", "Australia/Lord_Howe", "2026-10-03T00:00:00Z", 2);
+            assert_eq!(found, ["2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"]);
+            let found = fires("0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", 3);
+            let expected = ["2011-12-29T22:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T22:00:00Z"];
+            assert_eq!(found, expected);
+        }
+
+        /// 02:00 to 03:00 comes twice on 25 October 2026 in Berlin, from 00:00 and from 01:00 UTC.
+        #[test]
+        fn a_local_time_that_comes_twice_fires_the_first_time() {
+            let found = fires("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2);
+            assert_eq!(found, ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]);
+            let found = fires("30 2 * * *", "Europe/Berlin", "2026-10-25T00:30:00Z", 1);
+            assert_eq!(found, ["2026-10-26T01:30:00Z"]);
+            let found = fires("*/30 * * * *", "Europe/Berlin", "2026-10-25T00:00:00Z", 3);
+            let expected = ["2026-10-25T00:30:00Z", "2026-10-25T02:00:00Z", "2026-10-25T02:30:00Z"];
+            assert_eq!(found, expected);
+        }
+
+        #[test]
+        fn nothing_fires_where_there_is_no_such_day_or_time_ends() {
+            assert_eq!(after("0 0 30 2 *", "UTC", micros("2026-01-01T00:00:00Z")).unwrap(), NEVER);
+            for time in [END - 1, END, NEVER] {
+                assert_eq!(after("* * * * *", "Europe/Berlin", time).unwrap(), NEVER);
+            }
+            assert_eq!(after("* * * * *", "UTC", 0).unwrap(), 60_000_000);
+        }
+
+        #[test]
+        fn what_is_no_cron_text_or_no_zone_is_refused() {
+            let texts =
+                ["", "* * * *", "* * * * * *", "60 * * * *", "x * * * *", "* * * * Europe/Berlin"];
+            for text in texts {
+                assert_eq!(check(text, "UTC").unwrap_err().kind(), ErrorKind::Invalid, "{text:?}");
+            }
+            let error = check("0 9 * * *", "Europe/Nowhere").unwrap_err();
+            assert!(error.to_string().contains("Europe/Nowhere"));
+            check("0 9 * * *", "Europe/Berlin").unwrap();
+        }
+    }
+}
