@@ -142,10 +142,26 @@ impl<T: ?Sized> NewSchedule<'_, T> {
     pub fn make(self) -> Result<Schedule> {
         let (hold, name) = (self.hold.clone(), self.name);
         let made = self.into_terms().and_then(|terms| {
+            // The tube that it has may be another one.
+            catch_up(&hold, name)?;
             hold.core.run(&MakeSchedule { name, terms: &terms }, hold.durability())
         });
         made.map_err(|error| error.during("make schedule"))?;
         Ok(Schedule { hold, name: name.into() })
+    }
+}
+
+/// Does what is due in the tube of a schedule, if there is one of this name.
+fn catch_up(hold: &QueueInner, name: &str) -> Result<()> {
+    let core = &hold.core;
+    match core.look(|view, _| schedules::tube_of(view, name))? {
+        Some((tube, true)) => core.catch_up_dropped(tube),
+        Some((tube, false)) => match core.catch_up(tube) {
+            // It was dropped in the meantime.
+            Err(error) if error.is_not_found() => Ok(()),
+            done => done,
+        },
+        None => Ok(()),
     }
 }
 
@@ -170,7 +186,12 @@ impl Schedule {
     ) -> Result<O::Done> {
         let core = &self.hold.core;
         // What is due in its tube is done before the verb, as before any other.
-        let tube = core.look(|view, _| schedules::tube_of(view, &self.name));
+        let tube = core.look(|view, _| schedules::tube_of(view, &self.name)).and_then(|tube| {
+            if let Some((tube, true)) = tube {
+                core.catch_up_dropped(tube)?;
+            }
+            Ok(tube.map(|(tube, _)| tube))
+        });
         let done = tube.and_then(|tube| core.run(&op(tube), self.hold.durability()));
         done.map_err(|error| error.during(action))
     }
@@ -209,24 +230,21 @@ impl Schedule {
     /// the feature `cron`.
     pub fn next(&self, most: usize) -> Result<Vec<SystemTime>> {
         let most = most.min(NEXT_FIRES_MAX);
-        self.look("list fires", |view| schedules::ahead(view, &self.name, most))
+        let next = self.look("list fires", |view| schedules::next(view, &self.name))?;
+        schedules::ahead(&next, most).map_err(|error| error.during("list fires"))
     }
 
     fn look<R>(&self, action: &'static str, look: impl Fn(&dyn View) -> Result<R>) -> Result<R> {
         let core = &self.hold.core;
-        let found = core.look(|view, _| schedules::tube_of(view, &self.name)).and_then(|tube| {
-            match tube.map(|tube| core.catch_up(tube)) {
-                // Its tube was dropped.
-                Some(Err(error)) if !error.is_not_found() => Err(error),
-                _ => core.look(|view, _| look(view)),
-            }
-        });
+        let found = catch_up(&self.hold, &self.name).and_then(|()| core.look(|view, _| look(view)));
         found.map_err(|error| error.during(action))
     }
 
-    /// Changes what the closure says of it; the rest stays. Another interval moves the next fire by
-    /// the difference, so a shorter one may make fires due at once; another cron text, zone or kind
-    /// of timing begins now. A new offset holds from the next [`make`](NewSchedule::make) with
+    /// Changes what the closure says of it; the rest stays, and an option that was given cannot be
+    /// cleared: [`make`](NewSchedule::make) it again for that. Another interval moves the next fire
+    /// by the difference, so a shorter one may make fires due at once; but the first fire of all
+    /// does not come earlier. Another cron text, zone or kind of timing begins now. A new offset
+    /// holds from the next [`make`](NewSchedule::make) with
     /// another timing.
     ///
     /// ```
@@ -238,7 +256,8 @@ impl Schedule {
     /// let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory()?;
     /// let tube = queue.tube("chores")?;
     /// let secs = Duration::from_secs;
-    /// let sweep = queue.schedule("sweep").every(secs(60)).offset(secs(60)).to(&tube).make()?;
+    /// let sweep = queue.schedule("sweep").every(secs(60)).to(&tube).make()?;
+    /// tube.take()?.ack()?; // the first one
     /// sweep.update(|it| it.every(secs(10)).priority(-1))?;
     /// assert_eq!(sweep.next(1)?, [clock.wall() + secs(10)]);
     /// assert_eq!(sweep.info()?.priority, Some(-1));

@@ -218,6 +218,30 @@ impl<'a> OpContext<'a> {
         Some((self.now.queue.saturating_add(delay), false))
     }
 
+    /// Decides a part over what is decided so far. After an error nothing of it is left.
+    #[cold]
+    pub(crate) fn attempt<R>(
+        &mut self,
+        decide: impl FnOnce(&mut OpContext<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let (next, mut later) = (self.numbers.next, Decision::default());
+        later.effects.borders.clone_from(&self.draft.effects.borders);
+        let decided = decide(&mut OpContext {
+            view: &Over { view: self.view, draft: self.draft },
+            known: self.known,
+            numbers: self.numbers,
+            draft: &mut later,
+            wants: self.wants,
+            repaired: self.repaired,
+            now: self.now,
+        });
+        match &decided {
+            Ok(_) => self.draft.merge(later),
+            Err(_) => self.numbers.next = next,
+        }
+        decided
+    }
+
     /// Adds the row or replaces it, also if it is damaged.
     pub(crate) fn set(&mut self, key: Key, value: Value) -> Result<()> {
         match self.row(&key)? {

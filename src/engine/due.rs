@@ -13,8 +13,10 @@ use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
 use crate::words::clock::NEVER;
 use crate::words::error::Result;
 use crate::words::lapse::{Lapse, ReturnTo};
+use crate::words::limits::SWEEP_TASKS;
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
+use std::cell::Cell;
 use std::time::Duration;
 
 /// Does the due work of one tube, at most one sweep.
@@ -30,6 +32,8 @@ pub(crate) struct WorkOff {
     /// Whether tasks may get other ranks when their leases lapse, or schedules may fire. Each draws
     /// a number.
     pub(crate) may_draw: bool,
+    /// Whether it has made a child of a schedule, which a full disk refuses.
+    pub(crate) has_fired: Cell<bool>,
 }
 
 impl WorkOff {
@@ -41,7 +45,15 @@ impl WorkOff {
     ) -> Self {
         let may_rank = known.known(tube).is_none_or(|it| it.row.options.lapse.is_ranked());
         let may_draw = may_rank || view.count(Range::of(Tag::Fire)) > 0;
-        Self { tube, most, sees_delays, in_transaction: false, may_draw }
+        let (in_transaction, has_fired) = (false, Cell::new(false));
+        Self { tube, most, sees_delays, in_transaction, may_draw, has_fired }
+    }
+
+    /// The fires that are due of a tube that was dropped.
+    pub(crate) fn of_dropped(tube: u32) -> Self {
+        let (sees_delays, in_transaction, may_draw) = (true, false, true);
+        let has_fired = Cell::new(false);
+        Self { tube, most: SWEEP_TASKS, sees_delays, in_transaction, may_draw, has_fired }
     }
 }
 
@@ -93,6 +105,11 @@ impl Op for WorkOff {
         Numbers::of_ids(if self.may_draw { self.most as u64 } else { 0 })
     }
 
+    /// Known after the decision, and asked then.
+    fn grows(&self) -> bool {
+        self.has_fired.get()
+    }
+
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let tube = match ctx.tube(self.tube) {
             Err(error) if error.is_not_found() && !self.in_transaction => return self.orphans(ctx),
@@ -139,7 +156,11 @@ impl Op for WorkOff {
         // After the deadlines: a lease that ends may be that of a schedule's last child.
         let has_fires = ctx.count(Range::of(Tag::Fire)) > 0;
         let fires = match has_fires && self.sees_delays {
-            true => fire::work_off(ctx, self.tube, &mut left)?,
+            true => {
+                let (fires, has_fired) = fire::work_off(ctx, self.tube, &mut left)?;
+                self.has_fired.set(has_fired);
+                fires
+            }
             false if has_fires => schedules::first_fires(ctx, self.tube)?,
             false => NextDue::NONE,
         };
@@ -156,7 +177,7 @@ impl WorkOff {
     #[cold]
     fn orphans(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let mut left = self.most;
-        let next = fire::work_off(ctx, self.tube, &mut left)?;
+        let (next, _) = fire::work_off(ctx, self.tube, &mut left)?;
         ctx.effects().worked_off = Some((self.tube, next));
         Ok(!ctx.is_full() && next.is_due(true, ctx.now))
     }

@@ -8,26 +8,33 @@ use crate::engine::new_row::{Extras, NewRow};
 use crate::engine::put::PutTasks;
 use crate::engine::schedules::{self, StoredSchedule};
 use crate::engine::stored::TaskState;
+use crate::engine::timing::{self, FireTimes};
 use crate::engine::tube_cache::TubeRef;
-use crate::engine::{Op, lookup, query, timing, transition};
+use crate::engine::{Op, lookup, query, transition};
 use crate::format::key::{self, FireClock};
-use crate::format::row::{ScheduleRow, Spawned};
+use crate::format::row::{FiringRow, ScheduleRow, Spawned};
 use crate::format::{Scan, View};
 use crate::words::clock::NEVER;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::FIRE_BYTES;
 use crate::words::schedule::Overlap;
 use crate::words::task::{Cause, TaskId};
 use crate::words::verb::Conflict;
 use std::slice;
 
 /// Makes the fires that are due of the schedules of a tube, which may be gone, at most `left`.
-/// Returns lower bounds of those that are left. On a full disk they wait for room.
-pub(crate) fn work_off(ctx: &mut OpContext<'_>, tube: u32, left: &mut usize) -> Result<NextDue> {
-    let mut next = NextDue::NONE;
+/// Returns lower bounds of those that are left, and whether a child was made. On a full disk they
+/// wait for room.
+pub(crate) fn work_off(
+    ctx: &mut OpContext<'_>,
+    tube: u32,
+    left: &mut usize,
+) -> Result<(NextDue, bool)> {
+    let (mut next, mut has_fired) = (NextDue::NONE, false);
     for clock in FireClock::ALL.into_iter().filter(|clock| schedules::is_read(*clock)) {
         let mut rows = Scan::prefixed(key::fires_by(tube, clock));
         *next.kind_mut(clock.deadline()) = loop {
-            let Some((met, _)) = rows.next(ctx)? else { break NEVER };
+            let Some((met, copy)) = rows.next(ctx)? else { break NEVER };
             let Some((_, _, when, name)) = key::of_fire(&met) else {
                 ctx.remove(met);
                 continue;
@@ -36,9 +43,12 @@ pub(crate) fn work_off(ctx: &mut OpContext<'_>, tube: u32, left: &mut usize) -> 
             if when > clock.time_of(ctx.now) || is_over {
                 break when;
             }
-            let schedule = sound(schedules::find(ctx, name))?.flatten();
+            let schedule = match sound(schedules::find(ctx, name))? {
+                Some(found) => found,
+                None => schedules::of_copy(ctx, name, copy.as_ref())?,
+            };
             match schedule.filter(|it| it.fire_key(name).as_ref() == Some(&met)) {
-                Some(schedule) => fall_due(ctx, name, schedule, left)?,
+                Some(schedule) => has_fired |= fall_due(ctx, name, schedule, left)?,
                 // No schedule has it, or a damaged one.
                 None => {
                     *left -= 1;
@@ -47,42 +57,66 @@ pub(crate) fn work_off(ctx: &mut OpContext<'_>, tube: u32, left: &mut usize) -> 
             }
         };
     }
-    Ok(next)
+    Ok((next, has_fired))
 }
 
-/// Makes what is due of one schedule.
+/// Makes what is due of one schedule. Children with long payloads, and looks for the next fires,
+/// count as several of those that are left. Returns whether a child was made.
 fn fall_due(
     ctx: &mut OpContext<'_>,
     name: &str,
     before: StoredSchedule,
     left: &mut usize,
-) -> Result<()> {
+) -> Result<bool> {
     let mut after = before.clone();
-    let StoredSchedule { row, .. } = &before;
+    let row = &before.row;
     let now = timing::now_of(&row.timing, ctx.now);
-    while after.firing.next <= now && *left > 0 {
-        *left -= 1;
-        let step = match timing::step(&row.timing, row.missed, after.firing.next, now) {
-            Ok(step) => step,
-            Err(error) => {
-                // Its text was written by a version that could read it.
-                after.firing.next = NEVER;
-                schedules::publish(ctx, name, row, (Cause::MissedFire, &error.to_string()));
-                break;
-            }
-        };
-        after.firing.next = step.next;
-        after.firing.missed = after.firing.missed.saturating_add(step.missed);
-        let Some(nominal) = step.fire else { continue };
-        if let Err(error) = spawn(ctx, name, &mut after, nominal)? {
-            // So would be those after it.
-            let (passed, next) = timing::pass(&row.timing, step.next, now)?;
-            after.firing.next = next;
-            after.firing.missed = after.firing.missed.saturating_add(passed + 1);
+    let times = match FireTimes::of(&row.timing) {
+        Ok(times) => times,
+        Err(error) => {
+            // It stands still, until a build that can read it makes it again.
+            after.firing.is_refused = true;
+            *left = left.saturating_sub(1);
             schedules::publish(ctx, name, row, (Cause::MissedFire, &error.to_string()));
+            schedules::write(ctx, name, Some(&before), &after)?;
+            return Ok(false);
         }
+    };
+    while after.firing.next <= now && *left > 0 && !ctx.is_sweep_long() {
+        let FiringRow { next, gap, .. } = after.firing;
+        let step = timing::step(&times, row.missed, (next, gap), now);
+        (after.firing.next, after.firing.gap) = (step.next, step.gap);
+        after.firing.miss(step.missed);
+        let bytes = step.fire.map_or(0, |_| row.payload.len());
+        if let Some(nominal) = step.fire {
+            fire(ctx, name, (&mut after, nominal), (&times, now))?;
+        }
+        let cost = times.looks().max(1) + bytes / FIRE_BYTES;
+        *left = left.saturating_sub(cost);
     }
-    schedules::write(ctx, name, Some(&before), &after)
+    schedules::write(ctx, name, Some(&before), &after)?;
+    Ok(after.firing.last != before.firing.last)
+}
+
+/// Makes a child, or counts the fire as missed. If those after it would be so too, they are passed
+/// over.
+fn fire(
+    ctx: &mut OpContext<'_>,
+    name: &str,
+    (after, nominal): (&mut StoredSchedule, u64),
+    (times, now): (&FireTimes, u64),
+) -> Result<()> {
+    after.firing.is_fresh = false;
+    let Err(error) = spawn(ctx, name, after, nominal)? else { return Ok(()) };
+    after.firing.miss(1);
+    // The next one has another key.
+    if error.kind() != ErrorKind::KeyExists {
+        let (passed, next, gap) = timing::pass(times, after.firing.next, now);
+        after.firing.miss(passed);
+        (after.firing.next, after.firing.gap) = (next, gap);
+    }
+    schedules::publish(ctx, name, &after.row, (Cause::MissedFire, &error.to_string()));
+    Ok(())
 }
 
 /// Makes a child, by the rule of the schedule about the last one. The inner error says why there is
@@ -94,31 +128,39 @@ fn spawn(
     nominal: u64,
 ) -> Result<Result<TaskId>> {
     let last = schedule.firing.last;
-    if schedule.row.overlap == Overlap::Skip && is_alive(ctx, schedule.row.tube, last)?.is_some() {
+    if schedule.row.overlap == Overlap::Skip && is_alive(ctx, schedule)?.is_some() {
         let text = "its last child has not ended";
         return Ok(Err(Error::new(ErrorKind::WrongState).because(text).on_task(TaskId::new(last))));
     }
     make_child(ctx, name, schedule, nominal)
 }
 
-/// Makes a child. One that is to be replaced goes first. The inner error says why there is none.
+/// Makes a child. One that is to be replaced goes, if there is room for the new one then. The inner
+/// error says why there is none.
 pub(crate) fn make_child(
     ctx: &mut OpContext<'_>,
     name: &str,
     schedule: &mut StoredSchedule,
     nominal: u64,
 ) -> Result<Result<TaskId>> {
+    let replaced = match schedule.row.overlap {
+        Overlap::Replace => is_alive(ctx, schedule)?,
+        Overlap::Allow | Overlap::Skip => None,
+    };
     let StoredSchedule { row, firing } = schedule;
-    if row.overlap == Overlap::Replace
-        && let Some(tube) = is_alive(ctx, row.tube, firing.last)?
-    {
-        let (stored, state) = lookup::find(ctx, &tube, TaskId::new(firing.last))?;
-        transition::erase(ctx, &stored.task(&tube)?, &state, Cause::Delete)?;
-    }
     let (number, key) = next_key(name, firing.children);
-    match put(ctx, row, (name, &key), nominal) {
+    let made = match replaced {
+        None => put(ctx, row, (name, &key), nominal),
+        Some(tube) => ctx.attempt(|ctx| {
+            let (stored, state) = lookup::find(ctx, &tube, TaskId::new(firing.last))?;
+            transition::erase(ctx, &stored.task(&tube)?, &state, Cause::Delete)?;
+            put(ctx, row, (name, &key), nominal)
+        }),
+    };
+    match made {
         Ok(id) => {
             (firing.children, firing.last, firing.last_nominal) = (number, id.get(), nominal);
+            firing.last_tube = None;
             Ok(Ok(id))
         }
         Err(error) if is_refusal(error.kind()) => {
@@ -216,14 +258,15 @@ fn is_refusal(kind: ErrorKind) -> bool {
     )
 }
 
-/// The tube of a child that has not ended; `None` if it has. One that is damaged does not hold its
-/// schedule up.
-fn is_alive<'a>(ctx: &OpContext<'a>, tube: u32, id: u64) -> Result<Option<TubeRef<'a>>> {
-    if id == 0 {
+/// The tube of the last child if it has not ended. One that is damaged does not hold its schedule
+/// up.
+fn is_alive<'a>(ctx: &OpContext<'a>, schedule: &StoredSchedule) -> Result<Option<TubeRef<'a>>> {
+    let StoredSchedule { row, firing } = schedule;
+    if firing.last == 0 {
         return Ok(None);
     }
-    let id = TaskId::new(id);
-    let number = query::moved_to(ctx, id)?.unwrap_or(tube);
+    let id = TaskId::new(firing.last);
+    let number = query::moved_to(ctx, id)?.or(firing.last_tube).unwrap_or(row.tube);
     let found = ctx.tube(number).and_then(|tube| {
         let (_, state) = lookup::find(ctx, &tube, id)?;
         Ok((tube, state))

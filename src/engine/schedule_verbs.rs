@@ -1,14 +1,15 @@
 //! The verbs on schedules: made or made again, changed, paused, tagged, fired by hand, removed.
 
 use crate::engine::context::{Op, OpContext, sound};
+use crate::engine::fire;
 use crate::engine::schedules::{self, StoredSchedule, publish, write};
-use crate::engine::{fire, timing};
+use crate::engine::timing::{self, FireTimes};
 use crate::format::View;
 use crate::format::feature::SCHEDULES;
 use crate::format::key;
 use crate::format::row::{ChildTerms, FiringRow, ScheduleRow};
 use crate::words::clock::NEVER;
-use crate::words::cron;
+use crate::words::cron::CronText;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::CRON_BYTES_MAX;
 use crate::words::numbers::Numbers;
@@ -64,7 +65,7 @@ impl ScheduleTerms {
         if text.len() > CRON_BYTES_MAX || zone.len() > CRON_BYTES_MAX {
             return invalid("a cron text and a zone take at most 255 bytes");
         }
-        cron::check(&text, &zone)?;
+        CronText::read(&text, &zone)?;
         Ok(Timing::Cron { text, zone })
     }
 
@@ -164,14 +165,18 @@ impl Op for MakeSchedule<'_> {
         check(ctx, self.name, &row)?;
         let is_same = |old: &ScheduleRow| old.timing == row.timing && old.offset == row.offset;
         let firing = match &before {
-            Some(before) if is_same(&before.row) => before.firing.clone(),
-            before => {
-                let next = first(ctx, &row)?;
-                match before {
-                    Some(before) => FiringRow { next, ..before.firing.clone() },
-                    None => FiringRow::first(next),
-                }
+            Some(before) if is_same(&before.row) && before.firing.next != NEVER => {
+                let (mut firing, times) = (changed(before, &row), FireTimes::of(&row.timing)?);
+                set_back(ctx, &row, (&times, &mut firing));
+                firing
             }
+            Some(before) => FiringRow {
+                next: first(ctx, &row, row.offset)?,
+                is_fresh: true,
+                gap: None,
+                ..changed(before, &row)
+            },
+            None => FiringRow::first(first(ctx, &row, row.offset)?),
         };
         let after = StoredSchedule { row, firing };
         if before.as_ref() == Some(&after) {
@@ -184,17 +189,42 @@ impl Op for MakeSchedule<'_> {
     }
 }
 
-/// The first fire from now on.
+/// The first fire from so long after now on.
 ///
 /// # Errors
 /// `Invalid` for a cron text that never fires.
-fn first(ctx: &OpContext<'_>, row: &ScheduleRow) -> Result<u64> {
-    let next = timing::first(&row.timing, row.offset, ctx.now)?;
+fn first(ctx: &OpContext<'_>, row: &ScheduleRow, offset: u64) -> Result<u64> {
+    let from = timing::now_of(&row.timing, ctx.now).saturating_add(offset);
+    let next = FireTimes::of(&row.timing)?.first(from);
     if next == NEVER {
         let text = "it never fires; check the days of its cron text, and the offset";
         return Err(Error::new(ErrorKind::Invalid).because(text));
     }
     Ok(next)
+}
+
+/// How far a schedule has come that gets this row, whose timing can be read.
+fn changed(before: &StoredSchedule, row: &ScheduleRow) -> FiringRow {
+    let old = &before.row;
+    let mut firing = FiringRow { is_refused: false, ..before.firing.clone() };
+    if (&old.timing, old.missed) != (&row.timing, row.missed) {
+        firing.gap = None;
+    }
+    if old.tube != row.tube && firing.last > 0 {
+        let last = firing.last_tube.unwrap_or(old.tube);
+        firing.last_tube = Some(last).filter(|last| *last != row.tube);
+    }
+    firing
+}
+
+/// After a wall clock that was wrong, a schedule that has fired begins at the first fire after now.
+fn set_back(ctx: &OpContext<'_>, row: &ScheduleRow, (times, firing): (&FireTimes, &mut FiringRow)) {
+    let now = timing::now_of(&row.timing, ctx.now);
+    if !firing.is_fresh
+        && let Some(next) = times.set_back(firing.next, now)
+    {
+        (firing.next, firing.gap) = (next, None);
+    }
 }
 
 /// Changes a schedule.
@@ -220,18 +250,18 @@ impl Op for UpdateSchedule<'_> {
         let before = schedules::named(ctx, self.name)?;
         let row = self.terms.over(Some(&before.row), before.row.created)?;
         check(ctx, self.name, &row)?;
-        let next = match (&before.row.timing, &row.timing) {
-            (old, new) if old == new => before.firing.next,
-            (Timing::Every(old), Timing::Every(new)) => {
-                // By the difference.
-                before.firing.next.saturating_sub(*old).saturating_add(*new)
+        let firing = changed(&before, &row);
+        let firing = match (&before.row.timing, &row.timing) {
+            (old, new) if old == new && firing.next != NEVER => firing,
+            (Timing::Every(old), Timing::Every(new)) if firing.next != NEVER => {
+                // By the difference. The first fire is not before the offset.
+                let next = firing.next.saturating_sub(*old).saturating_add(*new);
+                let next = if firing.is_fresh { next.max(firing.next) } else { next };
+                FiringRow { next, ..firing }
             }
-            (_, timing) => {
-                let row = ScheduleRow { timing: timing.clone(), offset: 0, ..row.clone() };
-                first(ctx, &row)?
-            }
+            _ => FiringRow { next: first(ctx, &row, 0)?, is_fresh: true, ..firing },
         };
-        let after = StoredSchedule { row, firing: FiringRow { next, ..before.firing.clone() } };
+        let after = StoredSchedule { row, firing };
         if before == after {
             return Ok(());
         }
@@ -263,10 +293,16 @@ impl Op for PauseSchedule<'_> {
         }
         let mut after = before.clone();
         after.firing.is_paused = self.is_paused;
-        let now = timing::now_of(&after.row.timing, ctx.now);
-        if !self.is_paused && after.firing.next <= now {
+        if !self.is_paused {
+            let now = timing::now_of(&after.row.timing, ctx.now);
+            let (firing, times) = (&mut after.firing, FireTimes::of(&after.row.timing)?);
+            (firing.is_refused, firing.gap) = (false, None);
             // Those of the pause are not missed: none was due.
-            (_, after.firing.next) = timing::pass(&after.row.timing, after.firing.next, now)?;
+            firing.next = match firing.next {
+                NEVER => times.first(now),
+                next => times.upcoming(next, now),
+            };
+            set_back(ctx, &after.row, (&times, firing));
         }
         write(ctx, self.name, Some(&before), &after)?;
         publish(ctx, self.name, &after.row, (Cause::SetSchedule, ""));

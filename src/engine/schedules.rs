@@ -7,7 +7,7 @@ use crate::engine::effects::{NextDue, ScheduleChange, TubeChange};
 use crate::engine::timing;
 use crate::format::key::{self, FireClock};
 use crate::format::row::{FiringRow, ScheduleRow};
-use crate::format::{Range, Scan, Tag, View};
+use crate::format::{Range, Scan, Tag, Value, View};
 use crate::words::clock::{NEVER, instant};
 use crate::words::cron;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -51,6 +51,18 @@ pub(crate) fn find(view: &dyn View, name: &str) -> Result<Option<StoredSchedule>
     Ok(Some(StoredSchedule { row, firing }))
 }
 
+/// The schedule of this name of which it is damaged how far it has come, with the copy that stands
+/// at its next fire.
+pub(crate) fn of_copy(
+    view: &dyn View,
+    name: &str,
+    copy: Option<&Value>,
+) -> Result<Option<StoredSchedule>> {
+    let Some(firing) = copy.and_then(|copy| FiringRow::decode(copy)) else { return Ok(None) };
+    let row = decoded(view.get(&key::schedule(name)), ScheduleRow::decode, "schedule");
+    Ok(sound(row)?.flatten().map(|row| StoredSchedule { row, firing }))
+}
+
 /// The same, of one that there must be.
 pub(crate) fn named(view: &dyn View, name: &str) -> Result<StoredSchedule> {
     let missing = || {
@@ -59,9 +71,11 @@ pub(crate) fn named(view: &dyn View, name: &str) -> Result<StoredSchedule> {
     find(view, name)?.ok_or_else(missing)
 }
 
-/// The tube of a schedule, whose due work a verb on it does first.
-pub(crate) fn tube_of(view: &dyn View, name: &str) -> Result<Option<u32>> {
-    Ok(sound(find(view, name))?.flatten().map(|it| it.row.tube))
+/// The tube of a schedule, whose due work a verb on it does first, and whether it was dropped.
+pub(crate) fn tube_of(view: &dyn View, name: &str) -> Result<Option<(u32, bool)>> {
+    let Some(schedule) = sound(find(view, name))?.flatten() else { return Ok(None) };
+    let tube = schedule.row.tube;
+    Ok(Some((tube, view.row(&key::tube(tube))?.is_none())))
 }
 
 /// Writes a schedule in the place of what stands there, and says when it fires.
@@ -176,6 +190,7 @@ pub(crate) fn info(view: &dyn View, name: &str) -> Result<ScheduleInfo> {
         next: time(firing.due()),
         is_paused: firing.is_paused,
         lacks_feature: row.timing.is_wall() && !cron::IS_AVAILABLE,
+        is_refused: firing.is_refused,
         children: firing.children,
         missed_fires: firing.missed,
         last: (firing.last > 0).then(|| TaskId::new(firing.last)),
@@ -193,11 +208,15 @@ pub(crate) fn info(view: &dyn View, name: &str) -> Result<ScheduleInfo> {
     })
 }
 
-/// The nominal times of the next fires of a schedule, at most so many. None while it is paused.
-pub(crate) fn ahead(view: &dyn View, name: &str, most: usize) -> Result<Vec<SystemTime>> {
+/// The timing of a schedule, and when it fires next; [`NEVER`] while it is paused.
+pub(crate) fn next(view: &dyn View, name: &str) -> Result<(Timing, u64)> {
     let schedule = named(view, name)?;
-    let times = timing::ahead(&schedule.row.timing, schedule.firing.due(), most)?;
-    Ok(times.into_iter().map(instant).collect())
+    Ok((schedule.row.timing, schedule.firing.due()))
+}
+
+/// The nominal times of these fires, at most so many. It reads no row: a cron text takes time.
+pub(crate) fn ahead((timing, next): &(Timing, u64), most: usize) -> Result<Vec<SystemTime>> {
+    Ok(timing::ahead(timing, *next, most)?.into_iter().map(instant).collect())
 }
 
 /// A page of schedules, by their names, and the key where the next one begins. Damaged ones are

@@ -1,14 +1,23 @@
 //! When a schedule fires, as pure functions of its timing and the time: the first fire, what a fire
 //! that is due makes up for, and the one that follows. Reads no row and no clock.
 
+use crate::format::row::Gap;
 use crate::words::clock::{NEVER, Now, micros};
-use crate::words::cron;
+use crate::words::cron::CronText;
 use crate::words::error::Result;
 use crate::words::limits::{CATCH_UP_MAX, SKIP_LATE_MAX};
 use crate::words::schedule::{Missed, Timing};
-use std::collections::VecDeque;
 
-/// One step of a schedule that is due.
+/// Two fires of a cron text are not closer.
+const MINUTE: u64 = 60_000_000;
+
+/// A timing that fires are asked of. A cron text is read once for many of them.
+pub(crate) enum FireTimes {
+    Every(u64),
+    Cron(Box<CronText>),
+}
+
+/// One step of a schedule that is due. It looks for few fires, however many are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FireStep {
     /// How many fires it passes over.
@@ -17,6 +26,8 @@ pub(crate) struct FireStep {
     pub(crate) fire: Option<u64>,
     /// The nominal time of the next one. It may be due as well.
     pub(crate) next: u64,
+    /// How far the fires that are due were looked at.
+    pub(crate) gap: Option<Gap>,
 }
 
 /// Now by the clock of a timing.
@@ -24,141 +35,210 @@ pub(crate) fn now_of(timing: &Timing, now: Now) -> u64 {
     if timing.is_wall() { now.wall } else { now.queue }
 }
 
-/// The first fire of a schedule that is made now; [`NEVER`] if there is none.
-pub(crate) fn first(timing: &Timing, offset: u64, now: Now) -> Result<u64> {
-    let from = now_of(timing, now).saturating_add(offset);
-    match timing {
-        Timing::Every(_) => Ok(from),
-        Timing::Cron { text, zone } => match from.checked_sub(1) {
-            Some(before) => cron::after(text, zone, before),
-            None => cron::after(text, zone, 0),
-        },
+impl FireTimes {
+    /// Reads a timing.
+    ///
+    /// # Errors
+    /// `Invalid` for a cron text that this build cannot read; `Unsupported` for each without the
+    /// feature.
+    pub(crate) fn of(timing: &Timing) -> Result<Self> {
+        Ok(match timing {
+            Timing::Every(interval) => Self::Every(*interval),
+            Timing::Cron { text, zone } => Self::Cron(Box::new(CronText::read(text, zone)?)),
+        })
+    }
+
+    /// How often a library was asked since the last call of this.
+    pub(crate) fn looks(&self) -> usize {
+        match self {
+            Self::Every(_) => 0,
+            Self::Cron(text) => text.looks(),
+        }
+    }
+
+    /// The first fire of a schedule that begins at this time; [`NEVER`] if there is none.
+    pub(crate) fn first(&self, from: u64) -> u64 {
+        match self {
+            Self::Every(_) => from,
+            Self::Cron(text) => text.after(from.saturating_sub(1)),
+        }
+    }
+
+    /// The fire after the one of this nominal time.
+    pub(crate) fn following(&self, nominal: u64) -> u64 {
+        match self {
+            Self::Every(interval) => nominal.saturating_add(*interval),
+            Self::Cron(text) => text.after(nominal),
+        }
+    }
+
+    /// The first fire after now of a schedule of which this one, or a later one, is the next.
+    pub(crate) fn upcoming(&self, next: u64, now: u64) -> u64 {
+        match self {
+            _ if next > now => next,
+            Self::Every(_) => last_due(self, 0, next, now).next,
+            Self::Cron(text) => text.after(now),
+        }
+    }
+
+    /// The first fire after now, if the next one is farther ahead than the one after it: the clock
+    /// was wrong when it was looked for.
+    pub(crate) fn set_back(&self, next: u64, now: u64) -> Option<u64> {
+        let Self::Cron(text) = self else { return None };
+        let first = text.after(now);
+        (next != NEVER && next > text.after(first)).then_some(first)
     }
 }
 
-/// The fire after the one of this nominal time.
-pub(crate) fn following(timing: &Timing, nominal: u64) -> Result<u64> {
-    match timing {
-        Timing::Every(interval) => Ok(nominal.saturating_add(*interval)),
-        Timing::Cron { text, zone } => cron::after(text, zone, nominal),
+/// How the rest of what is due is passed over by, after this fire. Returns how many of them are
+/// counted already, and the next one, which may be due.
+pub(crate) fn pass(times: &FireTimes, next: u64, now: u64) -> (u64, u64, Option<Gap>) {
+    match times {
+        _ if next > now => (0, next, None),
+        FireTimes::Every(_) => {
+            let last = last_due(times, 0, next, now);
+            (last.missed + 1, last.next, None)
+        }
+        FireTimes::Cron(text) => (0, next, Some(Gap::passed(text.after(now)))),
     }
 }
 
-/// Passes over all fires that are due. Returns how many of them are counted, and the next one.
-pub(crate) fn pass(timing: &Timing, next: u64, now: u64) -> Result<(u64, u64)> {
-    if next > now {
-        return Ok((0, next));
+/// The next step of a schedule whose next fire is due.
+pub(crate) fn step(
+    times: &FireTimes,
+    missed: Missed,
+    (next, gap): (u64, Option<Gap>),
+    now: u64,
+) -> FireStep {
+    let step = match (times, missed, gap) {
+        (_, Missed::CatchUp(u32::MAX), None) => {
+            FireStep { missed: 0, fire: Some(next), next: times.following(next), gap: None }
+        }
+        (FireTimes::Every(_), Missed::CatchUp(most), _) => last_due(times, most, next, now),
+        (FireTimes::Every(_), Missed::Skip | Missed::Coalesce, _) => last_due(times, 0, next, now),
+        (FireTimes::Cron(text), missed, Some(gap)) => through(text, kept(missed), (next, gap)),
+        (FireTimes::Cron(text), _, None) => {
+            let following = text.after(next);
+            if following <= now {
+                let until = last_before(text, following, now.saturating_add(1));
+                FireStep { missed: 0, fire: None, next, gap: Some(Gap::before(until)) }
+            } else {
+                FireStep { missed: 0, fire: Some(next), next: following, gap: None }
+            }
+        }
+    };
+    match step.fire {
+        Some(nominal)
+            if missed == Missed::Skip && now.saturating_sub(nominal) > micros(SKIP_LATE_MAX) =>
+        {
+            FireStep { missed: step.missed + 1, fire: None, ..step }
+        }
+        _ => step,
     }
-    let step = coalesced(timing, next, now)?;
-    Ok((step.missed + 1, step.next))
 }
 
-/// The first step of a schedule whose next fire is due.
-pub(crate) fn step(timing: &Timing, missed: Missed, next: u64, now: u64) -> Result<FireStep> {
+/// How many of the fires that are due are made.
+fn kept(missed: Missed) -> u32 {
     match missed {
-        Missed::Coalesce => coalesced(timing, next, now),
-        Missed::Skip => {
-            let step = coalesced(timing, next, now)?;
-            let late = step.fire.map_or(0, |nominal| now.saturating_sub(nominal));
-            if late <= micros(SKIP_LATE_MAX) {
-                return Ok(step);
-            }
-            Ok(FireStep { missed: step.missed + 1, fire: None, ..step })
-        }
-        Missed::CatchUp(u32::MAX) => {
-            Ok(FireStep { missed: 0, fire: Some(next), next: following(timing, next)? })
-        }
-        Missed::CatchUp(most) => caught_up(timing, most, next, now),
+        Missed::Skip | Missed::Coalesce => 1,
+        Missed::CatchUp(most) => most.saturating_add(1),
     }
 }
 
-/// The last fire that is due.
-fn coalesced(timing: &Timing, next: u64, now: u64) -> Result<FireStep> {
-    let Timing::Cron { text, zone } = timing else { return caught_up(timing, 0, next, now) };
-    let (mut missed, mut last) = (0, next);
-    let mut following = cron::after(text, zone, last)?;
-    while following <= now && missed < u64::from(CATCH_UP_MAX) {
-        (missed, last) = (missed + 1, following);
-        following = cron::after(text, zone, last)?;
-    }
-    if following <= now {
-        // More than are counted.
-        last = last_of(text, zone, (1, following), now)?.unwrap_or(last);
-        following = cron::after(text, zone, last)?;
-    }
-    Ok(FireStep { missed, fire: Some(last), next: following })
+/// The oldest of the last `most` fires of an interval before the last one that is due.
+fn last_due(times: &FireTimes, most: u32, next: u64, now: u64) -> FireStep {
+    let FireTimes::Every(interval) = times else {
+        return FireStep { missed: 0, fire: None, next, gap: None };
+    };
+    let due = now.saturating_sub(next) / interval.max(&1);
+    let missed = due.saturating_sub(u64::from(most));
+    let nominal = next.saturating_add(missed.saturating_mul(*interval));
+    let next = nominal.saturating_add(*interval);
+    FireStep { missed, fire: Some(nominal), next, gap: None }
 }
 
-/// The oldest of the last `most` fires before the last one that is due.
-fn caught_up(timing: &Timing, most: u32, next: u64, now: u64) -> Result<FireStep> {
-    match timing {
-        Timing::Every(interval) => {
-            let due = now.saturating_sub(next) / interval.max(&1);
-            let missed = due.saturating_sub(u64::from(most));
-            let nominal = next.saturating_add(missed.saturating_mul(*interval));
-            let next = nominal.saturating_add(*interval);
-            Ok(FireStep { missed, fire: Some(nominal), next })
-        }
-        Timing::Cron { text, zone } => {
-            let kept = most as usize + 1;
-            let nominal = last_of(text, zone, (kept, next), now)?.unwrap_or(next);
-            let mut missed = u64::from(nominal > next);
-            if missed > 0 {
-                let mut passed = cron::after(text, zone, next)?;
-                while passed < nominal && missed < u64::from(CATCH_UP_MAX) {
-                    passed = cron::after(text, zone, passed)?;
-                    missed += 1;
-                }
-            }
-            let next = cron::after(text, zone, nominal)?;
-            Ok(FireStep { missed, fire: Some(nominal), next })
-        }
+/// A step through the fires of a cron text that are due: it looks for the oldest one that is made,
+/// from the last one back, then passes over those before it, then makes them.
+fn through(text: &CronText, kept: u32, (next, gap): (u64, Gap)) -> FireStep {
+    let step = FireStep { missed: 0, fire: None, next, gap: None };
+    if gap.found < kept && gap.to > next {
+        let to = last_before(text, next, gap.to);
+        return FireStep { gap: Some(Gap { to, found: gap.found + 1, ..gap }), ..step };
+    }
+    if next < gap.to {
+        let is_counted = gap.counted < CATCH_UP_MAX;
+        let following = if is_counted { text.after(next).min(gap.to) } else { gap.to };
+        let goes_on = following < gap.to || gap.to <= gap.until;
+        let counted = gap.counted.saturating_add(1);
+        let gap = goes_on.then_some(Gap { counted, ..gap });
+        return FireStep { missed: u64::from(is_counted), next: following, gap, ..step };
+    }
+    if next > gap.until {
+        return step;
+    }
+    let following = text.after(next);
+    FireStep {
+        fire: Some(next),
+        next: following,
+        gap: (following <= gap.until).then_some(gap),
+        ..step
     }
 }
 
-/// The oldest of the last `kept` fires from this one on that are due. Looks at a few more than
-/// these, however many there are before them.
-fn last_of(text: &str, zone: &str, (kept, first): (usize, u64), now: u64) -> Result<Option<u64>> {
-    let mut width = (kept as u64).saturating_mul(1_000_000);
+/// The last fire before this time, of which the one at `floor` is one. It looks back from there
+/// farther and farther, then closer and closer: less than a hundred times, whatever there is.
+fn last_before(text: &CronText, floor: u64, before: u64) -> u64 {
+    let (mut low, mut high, mut width) = (floor, before.saturating_sub(1), MINUTE + 1);
     loop {
-        let from = now.saturating_sub(width).max(first);
-        let mut met = VecDeque::with_capacity(kept + 1);
-        let mut fire = if from == first { first } else { cron::after(text, zone, from)? };
-        while fire <= now {
-            met.push_back(fire);
-            if met.len() > kept {
-                met.pop_front();
-            }
-            fire = cron::after(text, zone, fire)?;
+        let at = before.saturating_sub(width);
+        if at <= floor {
+            break;
         }
-        if met.len() == kept || from == first {
-            return Ok(met.front().copied());
+        let fire = text.after(at);
+        if fire < before {
+            low = fire;
+            break;
         }
-        width = width.saturating_mul(2);
+        (high, width) = (at, width.saturating_mul(2));
+    }
+    while high.saturating_sub(low) > MINUTE {
+        let middle = low + (high - low) / 2;
+        match text.after(middle) {
+            fire if fire < before => low = fire,
+            _ => high = middle,
+        }
+    }
+    loop {
+        match text.after(low) {
+            fire if fire < before => low = fire,
+            _ => return low,
+        }
     }
 }
 
 /// Up to `most` nominal times from this one on.
 pub(crate) fn ahead(timing: &Timing, next: u64, most: usize) -> Result<Vec<u64>> {
-    let (mut times, mut next) = (Vec::new(), next);
-    while next != NEVER && times.len() < most {
-        times.push(next);
-        next = following(timing, next)?;
+    let (mut found, mut next) = (Vec::new(), next);
+    if next == NEVER {
+        return Ok(found);
     }
-    Ok(times)
+    let times = FireTimes::of(timing)?;
+    while next != NEVER && found.len() < most {
+        found.push(next);
+        next = times.following(next);
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MINUTE: u64 = 60_000_000;
-
     /// The nominal times that are made, how many are missed, and the next one.
     fn made(missed: Missed, next: u64, now: u64) -> (Vec<u64>, u64, u64) {
         let (mut next, mut fires, mut passed) = (next, Vec::new(), 0);
         while next <= now {
-            let step = step(&Timing::Every(MINUTE), missed, next, now).unwrap();
+            let step = step(&FireTimes::Every(MINUTE), missed, (next, None), now);
             fires.extend(step.fire.map(|nominal| nominal / MINUTE));
             (next, passed) = (step.next, passed + step.missed);
         }
@@ -180,21 +260,52 @@ mod tests {
             let made = made(missed, 0, now);
             assert_eq!(made, (fires, passed, now / MINUTE + 1), "{missed:?} at {now}");
         }
-        let hour = Timing::Every(60 * MINUTE);
-        let late = |by: u64| step(&hour, Missed::Skip, 0, by).unwrap();
-        let expected = FireStep { missed: 0, fire: Some(0), next: 60 * MINUTE };
+        let hour = FireTimes::Every(60 * MINUTE);
+        let late = |by: u64| step(&hour, Missed::Skip, (0, None), by);
+        let expected = FireStep { missed: 0, fire: Some(0), next: 60 * MINUTE, gap: None };
         assert_eq!(late(MINUTE), expected);
         assert_eq!(late(MINUTE + 1), FireStep { missed: 1, fire: None, ..expected });
-        assert_eq!(pass(&hour, 5, 4).unwrap(), (0, 5));
-        assert_eq!(pass(&hour, 5, 120 * MINUTE).unwrap(), (2, 120 * MINUTE + 5));
+        assert_eq!(pass(&hour, 5, 4), (0, 5, None));
+        assert_eq!(pass(&hour, 5, 120 * MINUTE), (2, 120 * MINUTE + 5, None));
+        assert_eq!(hour.upcoming(5, 120 * MINUTE), 120 * MINUTE + 5);
     }
 
     #[test]
     fn the_ends_of_time_are_no_fires() {
         let long = Timing::Every(NEVER - 1);
-        let step = step(&long, Missed::Coalesce, 5, 10).unwrap();
-        assert_eq!(step, FireStep { missed: 0, fire: Some(5), next: NEVER });
+        let step = step(&FireTimes::Every(NEVER - 1), Missed::Coalesce, (5, None), 10);
+        assert_eq!(step, FireStep { missed: 0, fire: Some(5), next: NEVER, gap: None });
         assert_eq!(ahead(&long, 5, 9).unwrap(), [5]);
         assert_eq!(ahead(&Timing::Every(2), 5, 3).unwrap(), [5, 7, 9]);
+    }
+
+    /// However many are due, a step asks the library a few times.
+    #[cfg(feature = "cron")]
+    #[test]
+    fn each_step_looks_for_few_fires() {
+        let year = 365 * 24 * 60 * MINUTE;
+        for (text, missed, now) in [
+            ("* * * * *", Missed::Coalesce, 10 * year),
+            ("* * * 1 *", Missed::Coalesce, year - 1),
+            ("0 0 29 2 *", Missed::CatchUp(2), 30 * year),
+            ("30 9 * * 1-5", Missed::CatchUp(300), 2 * year),
+        ] {
+            let read = |zone: &str| Timing::Cron { text: text.into(), zone: zone.into() };
+            let times = FireTimes::of(&read("Europe/Berlin")).unwrap();
+            let (mut at, mut fires, mut passed) = ((times.first(0), None), Vec::new(), 0);
+            let mut steps = 0;
+            while at.0 <= now {
+                times.looks();
+                let step = step(&times, missed, at, now);
+                assert!(times.looks() < 100, "{text}");
+                at = (step.next, step.gap);
+                fires.extend(step.fire);
+                (steps, passed) = (steps + 1, passed + step.missed);
+            }
+            assert_eq!((fires.len(), at.1), (kept(missed) as usize, None), "{text}");
+            assert!(passed <= u64::from(CATCH_UP_MAX) && steps < 2000, "{text}: {steps}");
+            assert!(fires.windows(2).all(|two| times.following(two[0]) == two[1]), "{text}");
+            assert_eq!(fires.last().map(|last| times.following(*last)), Some(at.0), "{text}");
+        }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) use history::{HistoryRow, StoredHistory};
 pub(crate) use pending::{EndedAt, PendingGroups, PendingOptions, PendingSum};
 pub(crate) use progress::{FailureRow, Homed, StoredHome, TaskProgress};
 pub(crate) use report::{ReportRow, StoredReports};
-pub(crate) use schedule::{ChildTerms, FiringRow, ScheduleRow};
+pub(crate) use schedule::{ChildTerms, FiringRow, Gap, ScheduleRow};
 pub(crate) use setting::SettingRow;
 pub(crate) use state::{Away, BuriedRow, DelayedRow, TakenRow};
 pub(crate) use tags::{StoredTag, TagsRow};
@@ -462,6 +462,8 @@ pub(crate) fn probe(bytes: &[u8]) {
     same(ReportRow::decode(bytes).map(|row| row.encode()));
     same(TagsRow::decode(bytes).map(|row| row.encode()));
     same(SettingRow::decode(bytes).map(|row| row.encode()));
+    same(ScheduleRow::decode(bytes).map(|row| row.encode()));
+    same(FiringRow::decode(bytes).map(|row| row.encode()));
     let taken = TakenRow::decode(bytes);
     same(taken.map(|(away, (row, home))| row.encode(&away, &home)));
     let delayed = DelayedRow::decode(bytes);

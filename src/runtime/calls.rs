@@ -1,7 +1,7 @@
 //! The calls that the handles of a queue make: its start and its close, ops, reads and waits.
 
 use crate::engine::consumers::{Join, Leave};
-use crate::engine::due::CatchUp;
+use crate::engine::due::{CatchUp, WorkOff};
 use crate::engine::settings::{ChangeSetting, Changed};
 use crate::engine::sweep::FollowOptions;
 use crate::engine::take::{Delivery, Take};
@@ -215,6 +215,17 @@ impl Shared {
             true => Ok(()),
             false => self.apply(&CatchUp { tube }).map(drop),
         }
+    }
+
+    /// The same for what schedules have due in a tube that was dropped.
+    pub(crate) fn catch_up_dropped(&self, tube: u32) -> Result<()> {
+        if self.health.is_read_only() {
+            return Ok(());
+        }
+        while self.apply(&WorkOff::of_dropped(tube))?.0 {
+            self.state.pass_on();
+        }
+        Ok(())
     }
 
     /// Takes one task; waits for one.

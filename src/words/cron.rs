@@ -1,44 +1,79 @@
 //! Cron texts in a time zone, over a library of each. Without the feature `cron` every call says
-//! that it is lacking. Reads no clock and no file: the rules of the time zones are built in.
+//! that it is lacking. Reads no clock and no file: the rules of the time zones are built in, and the
+//! library is given no zone to look for.
 //!
 //! The library finds the local times that fit a text as if they were UTC. Which moment a local time
 //! is, is decided here, so that the rule for the change to summer time and back is one.
 
+#[cfg(feature = "cron")]
+use self::with_feature as library;
+#[cfg(not(feature = "cron"))]
+use self::without_feature as library;
 use crate::words::error::{Error, ErrorKind, Result};
+use std::cell::Cell;
 
 /// Whether this build has the feature.
 pub(crate) const IS_AVAILABLE: bool = cfg!(feature = "cron");
 
-#[cfg(feature = "cron")]
-pub(crate) use with_feature::{after, check};
-#[cfg(not(feature = "cron"))]
-pub(crate) use without_feature::{after, check};
+/// A cron text that was read, with its zone.
+pub(crate) struct CronText {
+    text: library::Parts,
+    /// How often the library was asked for a local time.
+    looks: Cell<usize>,
+}
+
+impl CronText {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// `Invalid` if it is none, or there is no such zone. `Unsupported` without the feature.
+    pub(crate) fn read(text: &str, zone: &str) -> Result<Self> {
+        Ok(Self { text: library::read(text, zone)?, looks: Cell::new(0) })
+    }
+
+    /// The first fire after this time of day; [`NEVER`](crate::words::clock::NEVER) if there is
+    /// none.
+    pub(crate) fn after(&self, time: u64) -> u64 {
+        library::after(&self.text, time, &self.looks)
+    }
+
+    /// How often the library was asked for a local time since the last call of this, which is what
+    /// takes time.
+    pub(crate) fn looks(&self) -> usize {
+        self.looks.take()
+    }
+}
 
 #[cfg(not(feature = "cron"))]
 mod without_feature {
-    use super::{Error, ErrorKind, Result};
+    use super::{Cell, Error, ErrorKind, Result};
+
+    /// There is no text.
+    pub(super) type Parts = std::convert::Infallible;
 
     /// Refuses every text.
-    pub(crate) fn check(_text: &str, _zone: &str) -> Result<()> {
+    pub(super) fn read(_text: &str, _zone: &str) -> Result<Parts> {
         let text =
             "a cron text needs the feature `cron` of tubewell; build with it, or use an interval";
         Err(Error::new(ErrorKind::Unsupported).because(text))
     }
 
-    /// The same.
-    pub(crate) fn after(text: &str, zone: &str, _time: u64) -> Result<u64> {
-        check(text, zone).map(|()| 0)
+    pub(super) fn after(parts: &Parts, _time: u64, _looks: &Cell<usize>) -> u64 {
+        match *parts {}
     }
 }
 
 #[cfg(feature = "cron")]
 mod with_feature {
-    use super::{Error, ErrorKind, Result};
+    use super::{Cell, Error, ErrorKind, Result};
     use crate::words::clock::NEVER;
-    use cronexpr::{Crontab, MakeTimestamp, parse_crontab};
+    use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions};
     use jiff::civil::DateTime;
     use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
     use jiff::{Span, Timestamp};
+
+    /// The local times, and the zone.
+    pub(super) type Parts = (Crontab, TimeZone);
 
     /// Microseconds after which nothing fires: in the year 9892. The library ends with 9999.
     const END: u64 = 250_000_000_000_000_000;
@@ -47,25 +82,23 @@ mod with_feature {
     /// 2104 there is no leap year.
     const LOOKS: usize = 3;
 
-    /// Refuses a text or a zone that is none.
-    pub(crate) fn check(text: &str, zone: &str) -> Result<()> {
-        parsed(text)?;
-        zone_of(zone).map(drop)
+    /// Reads a text and finds its zone.
+    pub(super) fn read(text: &str, zone: &str) -> Result<Parts> {
+        Ok((parsed(text)?, zone_of(zone)?))
     }
 
     /// The first fire after this time of day; [`NEVER`] if there is none.
-    pub(crate) fn after(text: &str, zone: &str, time: u64) -> Result<u64> {
-        let (crontab, zone) = (parsed(text)?, zone_of(zone)?);
-        let Some(start) = at(time) else { return Ok(NEVER) };
-        let Some(mut local) = as_utc(zone.to_datetime(start)) else { return Ok(NEVER) };
+    pub(super) fn after((crontab, zone): &Parts, time: u64, looks: &Cell<usize>) -> u64 {
+        let Some(start) = at(time) else { return NEVER };
+        let Some(mut local) = as_utc(zone.to_datetime(start)) else { return NEVER };
         loop {
-            let Some(next) = following(&crontab, local) else { return Ok(NEVER) };
-            let fire = moment(&zone, TimeZone::UTC.to_datetime(next));
+            let Some(next) = following(crontab, local, looks) else { return NEVER };
+            let fire = moment(zone, TimeZone::UTC.to_datetime(next));
             // One that comes twice was there before.
             match fire.and_then(|fire| u64::try_from(fire.as_microsecond()).ok()) {
-                Some(fire) if fire > time => return Ok(if fire < END { fire } else { NEVER }),
+                Some(fire) if fire > time => return if fire < END { fire } else { NEVER },
                 Some(_) => local = next,
-                None => return Ok(NEVER),
+                None => return NEVER,
             }
         }
     }
@@ -75,13 +108,20 @@ mod with_feature {
             let text = format!("the cron text {text:?}: {fault}");
             Error::new(ErrorKind::Invalid).because(text)
         };
-        // The library would take a sixth for a zone.
-        if text.split_whitespace().count() != 5 {
+        let fields: Vec<&str> = text.split_whitespace().collect();
+        let &[_, _, day, _, weekday] = fields.as_slice() else {
             return Err(invalid(
                 "it takes five fields: minute, hour, day of the month, month, day of the week",
             ));
+        };
+        // The library does not find the last days of December.
+        if day.contains(['L', 'W']) || weekday.contains(['L', '#']) {
+            return Err(invalid("`L`, `W` and `#` are not supported; name the days by numbers"));
         }
-        parse_crontab(&format!("{text} UTC")).map_err(|error| invalid(&error.to_string()))
+        let mut options = ParseOptions::default();
+        options.fallback_timezone_option = FallbackTimezoneOption::UTC;
+        let read = cronexpr::parse_crontab_with(&fields.join(" "), options);
+        read.map_err(|error| invalid(&error.to_string()))
     }
 
     fn zone_of(name: &str) -> Result<TimeZone> {
@@ -103,9 +143,10 @@ mod with_feature {
     }
 
     /// The next local time that fits, as if it were UTC.
-    fn following(crontab: &Crontab, local: Timestamp) -> Option<Timestamp> {
+    fn following(crontab: &Crontab, local: Timestamp, looks: &Cell<usize>) -> Option<Timestamp> {
         let mut from = local;
         for _ in 0..LOOKS {
+            looks.set(looks.get() + 1);
             if from.as_microsecond() >= END as i64 {
                 break;
             }
@@ -134,6 +175,15 @@ mod with_feature {
     #[cfg(test)]
     mod tests {
         use super::*;
+        use crate::words::cron::CronText;
+
+        fn check(text: &str, zone: &str) -> Result<()> {
+            CronText::read(text, zone).map(drop)
+        }
+
+        fn after(text: &str, zone: &str, time: u64) -> u64 {
+            CronText::read(text, zone).unwrap().after(time)
+        }
 
         fn micros(text: &str) -> u64 {
             text.parse::<Timestamp>().unwrap().as_microsecond() as u64
@@ -143,7 +193,7 @@ mod with_feature {
         fn fires(text: &str, zone: &str, from: &str, most: usize) -> Vec<String> {
             let mut time = micros(from);
             let next = || {
-                time = after(text, zone, time).unwrap();
+                time = after(text, zone, time);
                 let shown = Timestamp::from_microsecond(time as i64).unwrap();
                 shown.to_string()
             };
@@ -192,11 +242,11 @@ mod with_feature {
 
         #[test]
         fn nothing_fires_where_there_is_no_such_day_or_time_ends() {
-            assert_eq!(after("0 0 30 2 *", "UTC", micros("2026-01-01T00:00:00Z")).unwrap(), NEVER);
+            assert_eq!(after("0 0 30 2 *", "UTC", micros("2026-01-01T00:00:00Z")), NEVER);
             for time in [END - 1, END, NEVER] {
-                assert_eq!(after("* * * * *", "Europe/Berlin", time).unwrap(), NEVER);
+                assert_eq!(after("* * * * *", "Europe/Berlin", time), NEVER);
             }
-            assert_eq!(after("* * * * *", "UTC", 0).unwrap(), 60_000_000);
+            assert_eq!(after("* * * * *", "UTC", 0), 60_000_000);
         }
 
         #[test]
@@ -206,6 +256,15 @@ mod with_feature {
             for text in texts {
                 assert_eq!(check(text, "UTC").unwrap_err().kind(), ErrorKind::Invalid, "{text:?}");
             }
+            for text in ["0 0 L * *", "0 0 1,L * *", "0 0 15W * *", "0 0 * * 5L", "0 0 * * MON#2"] {
+                let error = check(text, "UTC").unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{text:?}");
+                assert!(error.to_string().contains("not supported"), "{error}");
+            }
+            for text in ["@daily", "@hourly"] {
+                assert!(check(text, "UTC").unwrap_err().to_string().contains("five fields"));
+            }
+            check(" 0  0 1 JUL\tWED ", "UTC").unwrap();
             let error = check("0 9 * * *", "Europe/Nowhere").unwrap_err();
             assert!(error.to_string().contains("Europe/Nowhere"));
             check("0 9 * * *", "Europe/Berlin").unwrap();

@@ -37,6 +37,8 @@ pub(crate) const SCHEDULE_PAYLOAD_MAX: usize = 16 << 10;
 pub(crate) const CATCH_UP_MAX: u32 = 1000;
 /// How late the last fire of a schedule that skips missed ones may be.
 pub(crate) const SKIP_LATE_MAX: Duration = Duration::from_secs(60);
+/// Bytes of the payload of a child that count as one more deadline of a sweep.
+pub(crate) const FIRE_BYTES: usize = 4 << 10;
 /// Schedules of one page of a listing, and nominal times that it lists ahead at most.
 pub(crate) const SCHEDULES_OF_STEP: usize = 32;
 pub(crate) const NEXT_FIRES_MAX: usize = 1000;

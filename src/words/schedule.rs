@@ -34,7 +34,8 @@ pub enum Overlap {
     Allow,
     /// It makes none, and counts as missed.
     Skip,
-    /// It deletes that one, also if it is taken, and makes another one.
+    /// It deletes that one, also if it is taken, and makes another one; it deletes none if the other
+    /// one is refused all the same.
     Replace,
 }
 
@@ -78,16 +79,22 @@ pub struct ScheduleInfo {
     /// What a fire does beside a child that has not ended.
     pub overlap: Overlap,
     /// The nominal time of the next fire, by [the queue's clock](crate#time) of an interval and by
-    /// the wall clock of a cron text. None while it is paused, and if it never fires again.
+    /// the wall clock of a cron text. None while it is paused or stands still, and if it never fires
+    /// again.
     pub next: Option<SystemTime>,
     /// Whether it is paused.
     pub is_paused: bool,
     /// Whether it stands still because it has a cron text and this build lacks the feature `cron`.
     pub lacks_feature: bool,
+    /// Whether it stands still because the queue was used by a build that could not read its cron
+    /// text. It goes on where it was once it is [made again](crate::NewSchedule::make), resumed or
+    /// changed by one that can.
+    pub is_refused: bool,
     /// How many children it has made, with those of [`run_now`](crate::Schedule::run_now). The next
     /// one has the key `<name>-<children + 1>`.
     pub children: u64,
-    /// How many fires have made no child.
+    /// How many fires have made no child. Of a cron text, of those that are missed at once at most
+    /// 1000 are counted.
     pub missed_fires: u64,
     /// The last child, also after it has ended.
     pub last: Option<TaskId>,

@@ -138,6 +138,7 @@ mod timeout;
 mod timer;
 mod tracked;
 mod schedules;
+mod schedules_changed;
 mod transact;
 mod trash;
 mod tubes;

@@ -3,6 +3,7 @@
 
 mod dropped;
 mod edited;
+mod firing;
 mod following;
 mod kinds;
 mod mended;

@@ -24,7 +24,7 @@ impl<O: Op> Op for AfterWork<'_, O> {
     }
 
     fn grows(&self) -> bool {
-        self.op.grows()
+        self.op.grows() || self.work.grows()
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {

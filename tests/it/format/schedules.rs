@@ -20,6 +20,7 @@ pub(crate) struct Planned {
 pub(crate) struct Progressed {
     pub(crate) next: u64,
     pub(crate) paused: bool,
+    pub(crate) stands_still: bool,
     pub(crate) children: u64,
     pub(crate) missed: u64,
     pub(crate) last: u64,
@@ -43,7 +44,8 @@ impl Bytes<'_> {
         };
         ensure(timing != Ok(0), || "an interval of 0".into())?;
         let (missed, most, overlap) = (self.u8()?, self.u32()?, self.u8()?);
-        let is_missed = (1..3).contains(&missed) && most == 0 || missed == 3;
+        let is_missed = (1..3).contains(&missed) && most == 0
+            || missed == 3 && (most <= 1000 || most == u32::MAX);
         ensure(is_missed, || format!("missed fires {missed} of {most}"))?;
         ensure((1..4).contains(&overlap), || format!("overlap {overlap}"))?;
         let (_codec, _version) = (self.u8()?, self.u16()?);
@@ -77,8 +79,27 @@ impl Bytes<'_> {
         let (next, paused) = (self.u64()?, self.flags(1)? == 1);
         let (children, missed) = (self.u64()?, self.u64()?);
         let (last, _nominal) = (self.u64()?, self.u64()?);
+        let mut stands_still = false;
+        if !self.0.is_empty() {
+            for (number, bytes) in self.section()? {
+                let mut rest = Bytes(&bytes);
+                match number {
+                    1 => {
+                        let (to, until) = (rest.u64()?, rest.u64()?);
+                        let (found, counted) = (rest.u32()?, rest.u32()?);
+                        let is_gap = found > 0 && (next..=until.max(to)).contains(&to);
+                        ensure(is_gap, || format!("a gap to {to} until {until}, {counted}"))?;
+                    }
+                    2 => _ = rest.u32()?,
+                    3 => stands_still = true,
+                    4 => {}
+                    _ => return Err(format!("field {number} of a firing")),
+                }
+                rest.end()?;
+            }
+        }
         self.end()?;
-        Ok(Progressed { next, paused, children, missed, last, raw })
+        Ok(Progressed { next, paused, stands_still, children, missed, last, raw })
     }
 }
 
@@ -89,7 +110,7 @@ impl Schedules {
         ensure(names, || format!("schedules {self:?}"))?;
         for ((name, planned), (_, progressed)) in self.planned.iter().zip(&self.progressed) {
             ensure((1..235).contains(&name.len()), || format!("schedule {name:?}"))?;
-            if progressed.paused || progressed.next == u64::MAX {
+            if progressed.paused || progressed.stands_still || progressed.next == u64::MAX {
                 continue;
             }
             let clock = if planned.timing.is_ok() { 1 } else { 2 };

@@ -23,6 +23,7 @@ use crate::words::limits::{SWEEP_ROWS, SWEEP_TASKS};
 use crate::words::numbers::Numbers;
 use crate::words::options::TubeOptions;
 use crate::words::task::TaskId;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// A queue with the tubes "first" and "to", and that many tags.
@@ -104,7 +105,8 @@ fn a_step_takes_up_fewer_tasks_with_many_tags() {
     let sees = (true, false, false);
     let (sees_delays, in_transaction, may_draw) = sees;
     let (tube, most) = (first.number, SWEEP_TASKS);
-    let work = WorkOff { tube, most, sees_delays, in_transaction, may_draw };
+    let has_fired = Cell::new(false);
+    let work = WorkOff { tube, most, sees_delays, in_transaction, may_draw, has_fired };
     let mut steps = 0;
     while first.hold.core.run(&work, crate::Durability::Relaxed).unwrap() {
         steps += 1;

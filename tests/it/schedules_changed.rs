@@ -1,0 +1,276 @@
+//! Schedules that are changed, held up or set back: what becomes of their fires and of the last
+//! child.
+
+use crate::{close_sound, drain, home, kind, secs, still};
+use std::time::{Duration, SystemTime};
+use tubewell::{
+    Cause, Clock, ErrorKind, ManualClock, Missed, Overlap, Queue, Schedule, State, TaskSummary,
+    Tube, TubeOptions,
+};
+
+const MINUTE: Duration = secs(60);
+const ALL: Missed = Missed::CatchUp(u32::MAX);
+
+fn queue() -> (Queue, Tube, ManualClock) {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    (queue, tube, clock)
+}
+
+fn replacing(queue: &Queue, tube: &Tube) -> Schedule {
+    let schedule = queue.schedule("s").every(MINUTE).overlap(Overlap::Replace);
+    schedule.to(tube).payload(b"x").make().unwrap()
+}
+
+fn ready(tube: &Tube) -> impl Iterator<Item = TaskSummary> {
+    tube.summaries(State::Ready).map(|task| task.unwrap())
+}
+
+fn keys(tube: &Tube) -> Vec<String> {
+    ready(tube).map(|task| task.key.unwrap_or_default()).collect()
+}
+
+fn nominal(tube: &Tube, start: SystemTime) -> Vec<u64> {
+    ready(tube).map(|task| task.nominal.unwrap().duration_since(start).unwrap().as_secs()).collect()
+}
+
+/// The room of the last child counts, and it stays if the next one is refused all the same.
+#[test]
+fn the_last_child_stays_unless_another_replaces_it() {
+    let (queue, _, clock) = queue();
+    let tube = queue.create_tube("small", TubeOptions::default().capacity(1)).unwrap();
+    let made = replacing(&queue, &tube);
+    assert_eq!(keys(&tube), ["s-1"]);
+    clock.advance(MINUTE);
+    assert_eq!(keys(&tube), ["s-2"]);
+    made.run_now().unwrap();
+    assert_eq!(keys(&tube), ["s-3"]);
+
+    // Another task takes the room.
+    let other = queue.tube("other").unwrap();
+    tube.move_to(ready(&tube).next().unwrap().id, &other).apply().unwrap();
+    tube.put(b"mine").unwrap();
+    clock.advance(MINUTE);
+    assert_eq!((keys(&tube), keys(&other)), (vec![String::new()], vec!["s-3".to_owned()]));
+    assert_eq!((kind(made.run_now()), made.info().unwrap().missed_fires), (ErrorKind::Full, 1));
+    assert_eq!(keys(&other), ["s-3"]);
+
+    // Another task has the key.
+    assert_eq!(drain(&tube), "mine");
+    tube.task(b"mine").key("s-4").put().unwrap();
+    assert_eq!(kind(made.run_now()), ErrorKind::KeyExists);
+    assert_eq!(keys(&other), ["s-3"]);
+    // Its tube is gone.
+    queue.force_drop_tube("small").unwrap();
+    clock.advance(MINUTE);
+    assert_eq!(kind(made.run_now()), ErrorKind::TubeNotFound);
+    assert_eq!((keys(&other), made.info().unwrap().children), (vec!["s-3".to_owned()], 3));
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+}
+
+/// The last child is known where it is, also after the schedule has got another tube.
+#[test]
+fn the_last_child_of_another_tube_is_not_forgotten() {
+    let (home, path) = home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let (tube, other) = (queue.tube("t").unwrap(), queue.tube("other").unwrap());
+    let made = replacing(&queue, &tube);
+    assert_eq!(keys(&tube), ["s-1"]);
+    made.update(|it| it.to(&other)).unwrap();
+    drop((tube, other, made));
+    close_sound(queue);
+    let queue = still().0.clock(clock.clone()).open(&path).unwrap();
+    let (tube, other) = (queue.tube("t").unwrap(), queue.tube("other").unwrap());
+    clock.advance(MINUTE);
+    assert_eq!((keys(&other), keys(&tube)), (vec!["s-2".to_owned()], vec![]));
+
+    let made = queue.schedule("s").every(MINUTE).overlap(Overlap::Skip).to(&tube).make().unwrap();
+    clock.advance(MINUTE);
+    assert_eq!((tube.len().unwrap(), made.info().unwrap().missed_fires), (0, 1));
+    assert_eq!(drain(&other), "x");
+    clock.advance(MINUTE);
+    assert_eq!(keys(&tube), ["s-3"]);
+    drop((tube, other, made));
+    close_sound(queue);
+    drop(home);
+}
+
+/// One task that has the key of a child costs one fire of those that are due.
+#[test]
+fn a_taken_key_costs_one_fire() {
+    let (queue, tube, clock) = queue();
+    let made = queue.schedule("s").every(MINUTE).missed(ALL).to(&tube).payload(b"x").make();
+    assert_eq!(drain(&tube), "x");
+    tube.task(b"mine").key("s-3").put().unwrap();
+    clock.advance(4 * MINUTE);
+    assert_eq!(keys(&tube), ["s-3", "s-2", "s-4", "s-5"]);
+    assert_eq!(made.unwrap().info().unwrap().missed_fires, 1);
+}
+
+/// The first fire does not come before the offset, whatever the interval becomes.
+#[test]
+fn an_update_before_the_first_fire_keeps_it() {
+    let (queue, tube, clock) = queue();
+    let start = clock.wall();
+    let made = queue.schedule("s").every(secs(3600)).offset(secs(30)).missed(ALL).to(&tube);
+    let made = made.make().unwrap();
+    made.run_now().unwrap();
+    made.update(|it| it.every(secs(10))).unwrap();
+    assert_eq!(made.next(2).unwrap(), [start + secs(30), start + secs(40)]);
+    clock.advance(secs(45));
+    assert_eq!(nominal(&tube, start), [0, 30, 40]);
+    made.update(|it| it.every(secs(5))).unwrap();
+    assert_eq!(made.next(1).unwrap(), [start + secs(50)], "after a fire it is the difference");
+    // The same for a timing that was replaced.
+    clock.advance(secs(955));
+    let made = queue.schedule("s").every(secs(900)).offset(secs(9)).to(&tube).make().unwrap();
+    made.update(|it| it.every(secs(2))).unwrap();
+    assert_eq!(made.next(1).unwrap(), [start + secs(1009)]);
+}
+
+/// What never fires again begins with the next word about it.
+#[test]
+fn without_a_next_fire_it_begins_again() {
+    let (queue, tube, clock) = queue();
+    let end = Duration::from_micros(u64::MAX - 1);
+    let made = queue.schedule("s").every(end).to(&tube).payload(b"x").make().unwrap();
+    assert_eq!(drain(&tube), "x");
+    assert_eq!(made.info().unwrap().next, None);
+    made.update(|it| it.every(MINUTE)).unwrap();
+    assert_eq!((made.info().unwrap().children, drain(&tube).as_str()), (2, "x"));
+    made.update(|it| it.every(end)).unwrap();
+    made.pause().unwrap();
+    made.resume().unwrap();
+    assert_eq!(drain(&tube), "x");
+    assert_eq!(made.next(9).unwrap(), []);
+    clock.advance(MINUTE);
+    queue.schedule("s").every(end).to(&tube).payload(b"x").make().unwrap();
+    assert_eq!(drain(&tube), "x");
+}
+
+/// What was due in the tube that a schedule had is made there.
+#[test]
+fn a_schedule_that_moves_loses_no_fire() {
+    let (queue, tube, clock) = queue();
+    let start = clock.wall();
+    let other = queue.tube("other").unwrap();
+    queue.schedule("s").every(MINUTE).missed(ALL).to(&tube).make().unwrap();
+    clock.advance(2 * MINUTE);
+    let made = queue.schedule("s").every(secs(50)).missed(ALL).to(&other).make().unwrap();
+    assert_eq!((nominal(&tube, start), nominal(&other, start)), (vec![0, 60, 120], vec![120]));
+
+    // Of a tube that was dropped they are missed, and no next fire is in the past.
+    queue.force_drop_tube("other").unwrap();
+    clock.advance(secs(120));
+    let info = made.info().unwrap();
+    assert_eq!((info.next, info.missed_fires), (Some(start + secs(270)), 2));
+    clock.advance(secs(50));
+    let events = queue.events();
+    queue.schedule("s").every(MINUTE).to(&tube).make().unwrap();
+    assert_eq!(events.try_recv().map(|event| event.cause), Some(Cause::MissedFire));
+    assert_eq!(made.info().unwrap().missed_fires, 3);
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+}
+
+#[cfg(feature = "cron")]
+mod by_the_wall_clock {
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + secs(seconds)
+    }
+
+    /// 1 January 2026, 00:00 in UTC.
+    const NEW_YEAR: u64 = 1_767_225_600;
+    const DAY: u64 = 86_400;
+
+    fn utc() -> (Queue, Tube, ManualClock) {
+        let clock = ManualClock::at(at(NEW_YEAR));
+        let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        (queue, tube, clock)
+    }
+
+    fn times(tube: &Tube) -> Vec<u64> {
+        nominal(tube, at(NEW_YEAR))
+    }
+
+    /// The last fires that are due may be far back, and many.
+    #[test]
+    fn the_last_fires_are_found_however_far_back() {
+        for (missed, expected) in [(Missed::Coalesce, 1), (Missed::CatchUp(300), 301)] {
+            let (queue, tube, clock) = utc();
+            let made = queue.schedule("s").cron("* * * 1 *").missed(missed).to(&tube).make();
+            clock.advance(secs(350 * DAY));
+            let last = 31 * DAY - 60;
+            let expected: Vec<_> = (0..expected).rev().map(|back| last - back * 60).collect();
+            assert_eq!(times(&tube), expected);
+            let info = made.unwrap().info().unwrap();
+            assert_eq!((info.missed_fires, info.next), (1000, Some(at(NEW_YEAR + 365 * DAY))));
+            assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+        }
+    }
+
+    /// Those of a gap are counted up to a thousand, and the next one is after now.
+    #[test]
+    fn many_missed_fires_of_a_full_tube_are_counted() {
+        let (queue, _, clock) = utc();
+        let tube = queue.create_tube("small", TubeOptions::default().capacity(2)).unwrap();
+        let made = queue.schedule("s").cron("*/2 * * * *").missed(ALL).to(&tube).make().unwrap();
+        clock.advance(secs(3600));
+        assert_eq!(times(&tube), [0, 120]);
+        let info = made.info().unwrap();
+        assert_eq!((info.missed_fires, info.next), (29, Some(at(NEW_YEAR + 3720))));
+        clock.advance(secs(30 * DAY));
+        let info = made.info().unwrap();
+        let next = Some(at(NEW_YEAR + 30 * DAY + 3720));
+        assert_eq!((info.missed_fires, info.next), (29 + 1 + 1000, next));
+    }
+
+    #[test]
+    fn days_from_the_end_of_a_month_are_refused() {
+        let (queue, tube, _) = utc();
+        for text in ["0 0 L * *", "0 0 * * 5L", "0 0 1W * *", "0 0 * * 5#3"] {
+            let made = queue.schedule("s").cron(text).to(&tube).make();
+            assert!(made.unwrap_err().to_string().contains("not supported"), "{text:?}");
+        }
+    }
+
+    /// A wall clock that was ten years ahead for a moment stops no schedule.
+    #[test]
+    fn a_wall_clock_that_was_wrong_once_stops_nothing() {
+        let (queue, tube, clock) = utc();
+        let make = |name| queue.schedule(name).cron("0 * * * *").to(&tube).make().unwrap();
+        let (made, paused) = (make("a"), make("b"));
+        let late = queue.schedule("late").cron("0 * * * *").offset(secs(9 * DAY)).to(&tube);
+        let late = late.make().unwrap();
+        paused.run_now().unwrap();
+        clock.set_wall(at(NEW_YEAR + 3600));
+        assert_eq!(tube.len().unwrap(), 5);
+        clock.set_wall(at(NEW_YEAR + 3650 * DAY));
+        assert_eq!(tube.len().unwrap(), 8);
+        clock.set_wall(at(NEW_YEAR + 3650));
+        let hours = |hours: u64| [at(NEW_YEAR + hours * 3600)];
+        assert_eq!(made.next(1).unwrap(), hours(3650 * 24 + 1));
+        assert_eq!(make("a").next(1).unwrap(), hours(2));
+        paused.pause().unwrap();
+        paused.resume().unwrap();
+        assert_eq!(paused.next(1).unwrap(), hours(2));
+        late.pause().unwrap();
+        late.resume().unwrap();
+        assert_eq!(late.next(1).unwrap(), hours(2));
+        // One that was set back by a little waits, and makes none twice.
+        clock.set_wall(at(NEW_YEAR + 7200));
+        assert_eq!(tube.len().unwrap(), 11);
+        clock.set_wall(at(NEW_YEAR + 7100));
+        assert_eq!(make("a").next(1).unwrap(), hours(3));
+        // What has not fired yet begins at its offset.
+        let late = queue.schedule("new").cron("0 * * * *").offset(secs(9 * DAY)).to(&tube);
+        let next = late.make().unwrap().next(1).unwrap();
+        let late = queue.schedule("new").cron("0 * * * *").offset(secs(9 * DAY)).to(&tube);
+        assert_eq!(late.make().unwrap().next(1).unwrap(), next);
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+    }
+}
