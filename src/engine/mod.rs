@@ -61,6 +61,7 @@ pub(crate) mod moves;
 pub(crate) mod put;
 pub(crate) mod timing;
 pub(crate) mod schedules;
+pub(crate) mod set_back;
 pub(crate) mod fire;
 pub(crate) mod schedule_verbs;
 pub(crate) mod staging;

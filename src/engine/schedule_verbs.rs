@@ -3,6 +3,7 @@
 use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::fire;
 use crate::engine::schedules::{self, StoredSchedule, publish, write};
+use crate::engine::set_back::set_back;
 use crate::engine::timing::{self, FireTimes};
 use crate::format::View;
 use crate::format::feature::SCHEDULES;
@@ -215,16 +216,6 @@ fn changed(before: &StoredSchedule, row: &ScheduleRow) -> FiringRow {
         firing.last_tube = Some(last).filter(|last| *last != row.tube);
     }
     firing
-}
-
-/// After a wall clock that was wrong, a schedule that has fired begins at the first fire after now.
-fn set_back(ctx: &OpContext<'_>, row: &ScheduleRow, (times, firing): (&FireTimes, &mut FiringRow)) {
-    let now = timing::now_of(&row.timing, ctx.now);
-    if !firing.is_fresh
-        && let Some(next) = times.set_back(firing.next, now)
-    {
-        (firing.next, firing.gap) = (next, None);
-    }
 }
 
 /// Changes a schedule.

@@ -36,7 +36,9 @@ impl Shared {
         let learnt = core.state.lock().learn();
         let begun = learnt.and_then(|()| match core.health.is_read_only() {
             true => Ok(()),
-            false => void_leases(&core, true).and_then(|()| roll_back_puts(&core)),
+            false => void_leases(&core, true)
+                .and_then(|()| roll_back_puts(&core))
+                .and_then(|()| timer::set_schedules_back(&core)),
         });
         begun.map_err(|error| core.state.lock().store.opening_failed(error))?;
         let weak = Arc::downgrade(&core);

@@ -4,14 +4,17 @@
 use crate::engine::Op;
 use crate::engine::due::WorkOff;
 use crate::engine::effects::NextDue;
+use crate::engine::set_back::SetBack;
 use crate::engine::sweep::{FollowOptions, Sweep};
+use crate::format::key::Key;
 use crate::runtime::checkpointer::checkpoint;
 use crate::runtime::deadlines::Walk;
 use crate::runtime::pipeline::submit;
 use crate::runtime::sessions::{return_leases, return_nameless};
 use crate::runtime::shared::Shared;
 use crate::words::clock::{NEVER, micros};
-use crate::words::error::Result;
+use crate::words::cron;
+use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::{QUIET_BEFORE_CHECKPOINT, TIMER_LATE_MAX, TIMER_NAP_MAX};
 use std::time::Duration;
 
@@ -114,6 +117,20 @@ fn next_due(parts: &Shared, walk: &mut Walk) -> Result<Option<WorkOff>> {
         false => 0,
     };
     Ok(Some(WorkOff::of((&state.derived, &state.store), (tube, most), true)))
+}
+
+/// Sets the schedules back that a wrong wall clock has carried ahead.
+pub(crate) fn set_schedules_back(parts: &Shared) -> Result<()> {
+    let mut from = Some(Key::new()).filter(|_| cron::IS_AVAILABLE);
+    while let Some(next) = from {
+        from = match submit(parts, &SetBack { from: next }) {
+            Ok((next, _)) => next,
+            // Later openings do it, and whatever makes them again.
+            Err(error) if error.kind() == ErrorKind::DiskFull => None,
+            Err(error) => return Err(error),
+        };
+    }
+    Ok(())
 }
 
 /// Runs an op of the queue itself; `None` after the queue was closed.

@@ -87,8 +87,8 @@ pub struct ScheduleInfo {
     /// Whether it stands still because it has a cron text and this build lacks the feature `cron`.
     pub lacks_feature: bool,
     /// Whether it stands still because the queue was used by a build that could not read its cron
-    /// text. It goes on where it was once it is [made again](crate::NewSchedule::make), resumed or
-    /// changed by one that can.
+    /// text. It goes on where it was once it is [made again](crate::NewSchedule::make) or
+    /// [changed](crate::Schedule::update) by one that can.
     pub is_refused: bool,
     /// How many children it has made, with those of [`run_now`](crate::Schedule::run_now). The next
     /// one has the key `<name>-<children + 1>`.

@@ -273,4 +273,35 @@ mod by_the_wall_clock {
         assert_eq!(late.make().unwrap().next(1).unwrap(), next);
         assert_eq!(queue.check().unwrap(), Vec::<String>::new());
     }
+
+    /// The same at an opening, and what has not fired keeps its offset.
+    #[test]
+    fn an_opening_sets_back_what_a_wrong_clock_has_carried_ahead() {
+        let (home, path) = home();
+        let clock = ManualClock::at(at(NEW_YEAR));
+        let open = || Queue::builder().clock(clock.clone()).by_hand(true).open(&path).unwrap();
+        let queue = open();
+        let tube = queue.tube("t").unwrap();
+        for number in 0..70 {
+            let name = format!("s{number}");
+            queue.schedule(&name).cron("0 * * * *").to(&tube).make().unwrap();
+            queue.schedule(&format!("by{name}")).every(MINUTE).to(&tube).make().unwrap();
+        }
+        let late = queue.schedule("late").cron("0 * * * *").offset(secs(5000 * DAY)).to(&tube);
+        let next = late.make().unwrap().next(1).unwrap();
+        clock.set_wall(at(NEW_YEAR + 3650 * DAY));
+        assert_eq!(tube.len().unwrap(), 70 * 3);
+        drop(tube);
+        queue.close().unwrap();
+        clock.set_wall(at(NEW_YEAR + 5000));
+        let queue = open();
+        for number in [0, 30, 69] {
+            let made = queue.schedule_named(&format!("s{number}"));
+            assert_eq!(made.next(1).unwrap(), [at(NEW_YEAR + 7200)]);
+        }
+        assert_eq!(queue.schedule_named("late").next(1).unwrap(), next);
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+        queue.close().unwrap();
+        drop(home);
+    }
 }

@@ -851,6 +851,33 @@ fn r3_every_verb_against_everything_that_can_be_full() {
     }
 }
 
+/// A fire takes room as a put does: on a full disk it waits, and is made when acks have made room.
+#[test]
+fn r3_schedules_fall_due_when_everything_is_full() {
+    let ring = ring_room();
+    for limit in LIMITS.into_iter().filter(|limit| *limit != Limit::Waiters) {
+        let mut stage = Stage::new(limit, ring);
+        let made = stage.queue.schedule_named("plan");
+        stage.disk.plan(Fault::None);
+        stage.clock.advance(WAVE_AT * 9);
+        stage.queue.tick().unwrap();
+        stage.is_bounded("fire");
+        let info = made.info().unwrap();
+        let is_made = info.children == 1;
+        assert!(is_made || limit == Limit::Disk, "{limit:?}: {info:?}");
+        assert_eq!(info.missed_fires, 0, "{limit:?}");
+        stage.held = None;
+        while let Some(task) = stage.tube.try_take().unwrap() {
+            task.ack().unwrap();
+        }
+        stage.clock.advance(WAVE_AT);
+        stage.queue.tick().unwrap();
+        let info = made.info().unwrap();
+        assert_eq!((info.children, info.missed_fires), (1, 0), "{limit:?}");
+        assert_eq!(stage.queue.check().unwrap(), Vec::<String>::new());
+    }
+}
+
 /// Workers that fail on a full disk return their tasks one by one, each with a long error, of which
 /// little is kept: errors of 4 KiB would use up what a full disk has left for acks. When nothing is
 /// left for more rows the verdict is refused, the task is free again with its guard, and the acks
