@@ -101,9 +101,7 @@ impl Story {
                 let now = self.clock.wall();
                 self.expected.get_mut(&name).unwrap().change(every, now);
             }
-            _ => {
-                queue.transact(|tx| Ok::<_, tubewell::Error>(tube.put_in(tx, b"own").map(drop)?))?
-            }
+            _ => queue.transact(|tx| tube.put_in(tx, b"own").map(drop))?,
         }
         self.learn(queue)
     }
@@ -113,7 +111,7 @@ impl Story {
         for info in queue.schedules() {
             let info = info?;
             let every = info.every.unwrap().as_secs();
-            let next = info.created.into();
+            let next = info.created;
             let new = || Expected { every, next, fires: Vec::new() };
             let expected = self.expected.entry(info.name).or_insert_with(new);
             if expected.every != every {
