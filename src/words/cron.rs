@@ -1,6 +1,6 @@
 //! Cron texts in a time zone, over a library of each. Without the feature `cron` every call says
-//! that it is lacking. Reads no clock and no file: the rules of the time zones are built in, and the
-//! library is given no zone to look for.
+//! that it is lacking. Reads no clock and no file: the rules of the time zones are built in, and
+//! the library is given no zone to look for.
 //!
 //! The library finds the local times that fit a text as if they were UTC. Which moment a local time
 //! is, is decided here, so that the rule for the change to summer time and back is one.

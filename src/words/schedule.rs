@@ -34,8 +34,8 @@ pub enum Overlap {
     Allow,
     /// It makes none, and counts as missed.
     Skip,
-    /// It deletes that one, also if it is taken, and makes another one; it deletes none if the other
-    /// one is refused all the same.
+    /// It deletes that one, also if it is taken, and makes another one. If the other one is refused
+    /// all the same, nothing is deleted.
     Replace,
 }
 
@@ -79,8 +79,8 @@ pub struct ScheduleInfo {
     /// What a fire does beside a child that has not ended.
     pub overlap: Overlap,
     /// The nominal time of the next fire, by [the queue's clock](crate#time) of an interval and by
-    /// the wall clock of a cron text. None while it is paused or stands still, and if it never fires
-    /// again.
+    /// the wall clock of a cron text. None while it is paused or stands still, and if it never
+    /// fires again.
     pub next: Option<SystemTime>,
     /// Whether it is paused.
     pub is_paused: bool,

@@ -255,8 +255,8 @@ pub(crate) struct FiringRow {
     pub(crate) extension: Extension,
 }
 
-/// How far the fires that are due of a schedule were looked at: those from `to` to `until` are made,
-/// those before are missed.
+/// How far the fires that are due of a schedule were looked at: those from `to` to `until` are
+/// made, those before are missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     /// A nominal time, which is moved back until enough are found.
