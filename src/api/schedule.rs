@@ -244,8 +244,7 @@ impl Schedule {
     /// cleared: [`make`](NewSchedule::make) it again for that. Another interval moves the next fire
     /// by the difference, so a shorter one may make fires due at once; but the first fire of all
     /// does not come earlier. Another cron text, zone or kind of timing begins now. A new offset
-    /// holds from the next [`make`](NewSchedule::make) with
-    /// another timing.
+    /// holds from the next [`make`](NewSchedule::make) with another timing.
     ///
     /// ```
     /// use std::time::Duration;

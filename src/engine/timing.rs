@@ -90,8 +90,8 @@ impl FireTimes {
     }
 }
 
-/// How the rest of what is due is passed over by, after this fire. Returns how many of them are
-/// counted already, and the next one, which may be due.
+/// Passes over all fires that are due, from this one on. Returns how many are counted already, the
+/// next one, and how the rest is passed over if it is due as well.
 pub(crate) fn pass(times: &FireTimes, next: u64, now: u64) -> (u64, u64, Option<Gap>) {
     match times {
         _ if next > now => (0, next, None),

@@ -425,6 +425,8 @@ mod tests {
         ];
         assert_eq!(*bytes, *parts.concat());
         assert_eq!(ScheduleRow::decode(&bytes), Some(full));
+        let many = ScheduleRow { missed: Missed::CatchUp(1001), ..row() };
+        assert_eq!(ScheduleRow::decode(&many.encode()), None);
         let head = plain.len() - 1;
         assert!((0..head).all(|end| ScheduleRow::decode(&plain[..end]).is_none()));
     }

@@ -87,7 +87,7 @@ impl Bytes<'_> {
                     1 => {
                         let (to, until) = (rest.u64()?, rest.u64()?);
                         let (found, counted) = (rest.u32()?, rest.u32()?);
-                        let is_gap = found > 0 && (next..=until.max(to)).contains(&to);
+                        let is_gap = found > 0 && (until == 0 || to <= until);
                         ensure(is_gap, || format!("a gap to {to} until {until}, {counted}"))?;
                     }
                     2 => _ = rest.u32()?,
