@@ -1,5 +1,5 @@
 //! Schedules whose next fire was looked for by a wall clock that was wrong: they begin at the first
-//! fire after now. One that was set back by less than two fires waits, so that none comes twice.
+//! fire after now. If fewer than two fires would come before it, it waits: none comes twice.
 
 use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::schedules;

@@ -81,8 +81,8 @@ impl FireTimes {
         }
     }
 
-    /// The first fire after now, if the next one is farther ahead than the one after it: the clock
-    /// was wrong when it was looked for.
+    /// The first fire after now, if it and another one would come before the next one: the clock was
+    /// wrong when that was looked for.
     pub(crate) fn set_back(&self, next: u64, now: u64) -> Option<u64> {
         let Self::Cron(text) = self else { return None };
         let first = text.after(now);
@@ -185,8 +185,8 @@ fn through(text: &CronText, kept: u32, (next, gap): (u64, Gap)) -> FireStep {
     }
 }
 
-/// The last fire before this time, of which the one at `floor` is one. It looks back from there
-/// farther and farther, then closer and closer: less than a hundred times, whatever there is.
+/// The last fire before this time; one is at `floor`. It looks back from there farther and farther,
+/// then closer and closer: some dozens of times, whatever there is.
 fn last_before(text: &CronText, floor: u64, before: u64) -> u64 {
     let (mut low, mut high, mut width) = (floor, before.saturating_sub(1), MINUTE + 1);
     loop {
