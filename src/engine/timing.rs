@@ -81,8 +81,8 @@ impl FireTimes {
         }
     }
 
-    /// The first fire after now, if it and another one would come before the next one: the clock was
-    /// wrong when that was looked for.
+    /// The first fire after now, if it and another one would come before the next one: the clock
+    /// was wrong when that was looked for.
     pub(crate) fn set_back(&self, next: u64, now: u64) -> Option<u64> {
         let Self::Cron(text) = self else { return None };
         let first = text.after(now);
