@@ -70,9 +70,9 @@ pub(crate) enum Key {
     TaskTags(u64),
     /// Tag, time and id.
     Tagged(String, u64, u64),
-    TagCount(String),
+    TaggedCount(String),
     /// How many tasks have the tag, less than the highest number, and the tag.
-    TopTag(u64, String),
+    TopTagged(u64, String),
     /// The row of a put; of a fresh task if that is true.
     Task(u32, bool, Place, u64),
     Failed(String, u64, u32, u64),
@@ -137,8 +137,8 @@ impl Key {
             0x31 => Self::Setting(rest.u32()?, name(rest)?),
             0x33 => Self::TaskTags(rest.u64()?),
             0x35 => Self::Tagged(rest.short()?, rest.u64()?, rest.u64()?),
-            0x37 => Self::TagCount(name(rest)?),
-            0x39 => Self::TopTag(rest.u64()?, name(rest)?),
+            0x37 => Self::TaggedCount(name(rest)?),
+            0x39 => Self::TopTagged(rest.u64()?, name(rest)?),
             tag => Self::of_run(tag, rest.u32()?, rest)?,
         })
     }
