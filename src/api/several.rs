@@ -62,7 +62,7 @@ impl<T: ?Sized> Tubes<T> {
     /// # fn main() -> tubewell::Result<()> {
     /// let queue = Queue::in_memory()?;
     /// let (tubes, stop) = (queue.tubes_of(["a", "b"])?, Stop::new());
-    /// queue.tube("b")?.put_many([b"a", b"b"])?;
+    /// queue.tube("b")?.put_many([*b"a", *b"b"])?;
     /// assert!(tubes.take_until(&stop)?.is_some());
     /// stop.stop();
     /// assert!(tubes.take_until(&stop)?.is_none());
@@ -126,8 +126,8 @@ impl<T: ?Sized> Tubes<T> {
     /// # fn main() -> tubewell::Result<()> {
     /// let queue = Queue::in_memory()?;
     /// let tubes = queue.tubes_of(["a", "b"])?.round_robin();
-    /// queue.tube("a")?.put_many([b"x", b"x"])?;
-    /// queue.tube("b")?.put_many([b"x", b"x"])?;
+    /// queue.tube("a")?.put_many([*b"x", *b"x"])?;
+    /// queue.tube("b")?.put_many([*b"x", *b"x"])?;
     /// let tasks = tubes.take_many(3)?;
     /// assert_eq!(tasks.iter().map(|task| task.tube()).collect::<String>(), "aba");
     /// # Ok(())
