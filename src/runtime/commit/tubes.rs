@@ -77,9 +77,14 @@ impl EngineState {
 
     /// How many rows a sweep of a tube reads at most.
     pub(super) fn due_rows(&self, tube: u32) -> usize {
-        let run = self.derived.run_and_bound(tube).map(|(run, _)| run);
-        let rows = run.map_or(0, |run| self.store.count(Range::in_run(Tag::Due, run)));
+        let rows = self.rows_of(tube, Tag::Due);
         usize::try_from(rows).map_or(SWEEP_TASKS, |rows| rows.clamp(1, SWEEP_TASKS))
+    }
+
+    /// How many rows of this tag a tube has.
+    fn rows_of(&self, tube: u32, tag: Tag) -> u64 {
+        let run = self.derived.run_and_bound(tube).map(|(run, _)| run);
+        run.map_or(0, |run| self.store.count(Range::in_run(tag, run)))
     }
 
     /// The tubes of a set with leases of consumers, of some tubes from this one on. Answers where
@@ -89,10 +94,7 @@ impl EngineState {
             return (Vec::new(), None);
         };
         let some = || set.tubes_from(from).take(NAMES_OF_STEP);
-        let has_held = |tube: &u32| {
-            let run = self.derived.run_and_bound(*tube).map(|(run, _)| run);
-            run.is_some_and(|run| self.store.count(Range::in_run(Tag::Held, run)) > 0)
-        };
+        let has_held = |tube: &u32| self.rows_of(*tube, Tag::Held) > 0;
         (some().filter(has_held).collect(), some().last().and_then(|last| last.checked_add(1)))
     }
 }
