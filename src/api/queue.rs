@@ -278,8 +278,8 @@ impl Queue {
     /// assert_eq!(why.reasons, [WhyNot::GroupBusy { group: "ada".into(), in_flight: 1 }]);
     /// assert_eq!(
     ///     why.to_string(),
-    ///     "task 2 in tube \"letters\" is Ready: of its group \"ada\" 1 are in flight, the most \
-    ///      that may be"
+    ///     "task 2 in tube \"letters\" is Ready: of its group \"ada\" 1 are in flight, as \
+    ///      many as may be or more"
     /// );
     /// # task.ack()
     /// # }

@@ -2,6 +2,7 @@
 
 use crate::api::consumer::Consumer;
 use crate::api::lease::Task;
+use crate::api::steps::PARTS;
 use crate::api::tube::Tube;
 use crate::api::tubes::Tubes;
 use crate::engine::take::FromTube;
@@ -61,7 +62,7 @@ impl<T: ?Sized> Tubes<T> {
     /// # fn main() -> tubewell::Result<()> {
     /// let queue = Queue::in_memory()?;
     /// let (tubes, stop) = (queue.tubes_of(["a", "b"])?, Stop::new());
-    /// queue.tube("b")?.put_many([b"a", b"b"])?;
+    /// queue.tube("b")?.put_many([*b"a", *b"b"])?;
     /// assert!(tubes.take_until(&stop)?.is_some());
     /// stop.stop();
     /// assert!(tubes.take_until(&stop)?.is_none());
@@ -125,8 +126,8 @@ impl<T: ?Sized> Tubes<T> {
     /// # fn main() -> tubewell::Result<()> {
     /// let queue = Queue::in_memory()?;
     /// let tubes = queue.tubes_of(["a", "b"])?.round_robin();
-    /// queue.tube("a")?.put_many([b"x", b"x"])?;
-    /// queue.tube("b")?.put_many([b"x", b"x"])?;
+    /// queue.tube("a")?.put_many([*b"x", *b"x"])?;
+    /// queue.tube("b")?.put_many([*b"x", *b"x"])?;
     /// let tasks = tubes.take_many(3)?;
     /// assert_eq!(tasks.iter().map(|task| task.tube()).collect::<String>(), "aba");
     /// # Ok(())
@@ -138,15 +139,17 @@ impl<T: ?Sized> Tubes<T> {
     pub fn take_many(&self, most: usize) -> Result<Vec<Task<T>>> {
         let taken = (|| {
             let (set, most) = (self.list.set()?, most.min(BATCH_TASKS_MAX));
-            let mut tasks = Vec::new();
+            let (mut tasks, mut at_once) = (Vec::new(), most);
             while tasks.len() < most {
                 let (core, from) = (&self.list.hold.core, (set, self.each.holder()?));
-                let taken = match core.take_many_from(from, most - tasks.len()) {
+                let left = (most - tasks.len()).min(at_once);
+                let taken = match core.take_many_from(from, left) {
                     // A full disk has room for some of them.
-                    Err(error) if error.kind() == ErrorKind::DiskFull && tasks.is_empty() => {
-                        core.take_many_from(from, 1)?
+                    Err(_) if !tasks.is_empty() && at_once < most => break,
+                    Err(error) if error.kind() == ErrorKind::DiskFull && at_once > 1 => {
+                        at_once = left.div_ceil(PARTS);
+                        continue;
                     }
-                    Err(_) if !tasks.is_empty() => break,
                     taken => taken?,
                 };
                 if taken.is_empty() {

@@ -45,7 +45,7 @@ impl Queue {
     /// # fn main() -> Result<()> {
     /// let queue = Queue::in_memory()?;
     /// let tube = queue.tube("letters")?;
-    /// let ids = tube.put_many([b"to ada", b"to bob"])?;
+    /// let ids = tube.put_many([*b"to ada", *b"to bob"])?;
     /// let (sender, received) = mpsc::channel();
     /// let subscription = queue.on_event(EventFilter::new().tracked(), move |event| {
     ///     let _ = sender.send((event.task, event.cause));

@@ -36,7 +36,8 @@ use std::collections::BTreeSet;
 ///
 /// Cheap to clone. Clones, and the handles made by [`by`](Tubes::by),
 /// [`durability`](Tubes::durability) and [`with_codec`](Tubes::with_codec), share whose turn it is.
-/// That is kept in memory: each handle that says an order begins with the first tube.
+/// That is kept in memory. A handle that says an order begins at its start. While it is in use each
+/// put into one of its tubes marks the tube for it, so make it once, and clone it.
 ///
 /// ```
 /// use tubewell::{Queue, Tube};
@@ -215,8 +216,9 @@ impl<T: ?Sized> Tubes<T> {
         self.with(self.list.of.clone(), Choice::RoundRobin)
     }
 
-    /// As [`round_robin`](Tubes::round_robin), each round in another order, which depends on this
-    /// number alone. So takers with different numbers do not all begin with the same tube.
+    /// As [`round_robin`](Tubes::round_robin), each round in another order, which is drawn from
+    /// this number: in one queue the same number gives the same orders. So takers with different
+    /// numbers do not all begin with the same tube.
     ///
     /// ```
     /// use tubewell::Queue;

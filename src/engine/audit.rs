@@ -110,7 +110,7 @@ fn is_read(view: &dyn View, run: Run) -> bool {
     view.has_temporary() || !run.is_temporary()
 }
 
-type TubesByRun = BTreeMap<Run, TubeEntry>;
+type AuditedTubes = BTreeMap<Run, TubeEntry>;
 
 /// In the key of work that is not about one task.
 const NO_TASK: TaskId = TaskId::new(0);
@@ -147,7 +147,7 @@ fn names(view: &dyn View, report: Findings<'_>) -> Result<()> {
 }
 
 /// Reports numbers in use that the counters would assign again.
-fn numbers(view: &dyn View, tubes: &TubesByRun, report: Findings<'_>) -> Result<()> {
+fn numbers(view: &dyn View, tubes: &AuditedTubes, report: Findings<'_>) -> Result<()> {
     let given = match query::counters(view) {
         given if is_damaged(&given) => {
             let fix = Fix::Counters(in_use(view)?);
@@ -220,7 +220,7 @@ fn in_use(view: &dyn View) -> Result<Counters> {
 /// about.
 fn work(
     view: &dyn View,
-    tubes: &TubesByRun,
+    tubes: &AuditedTubes,
     named: &mut NamedPieces,
     report: Findings<'_>,
 ) -> Result<()> {
@@ -355,7 +355,7 @@ fn failed(view: &dyn View, report: Findings<'_>) -> Result<()> {
 
 /// Reports the queue's rows of keys without a row of the key in their tube. Those of a tube that is
 /// gone, or of one that was truncated, a sweep removes with the rows under the old run.
-fn queue_keys(view: &dyn View, tubes: &TubesByRun, report: Findings<'_>) -> Result<()> {
+fn queue_keys(view: &dyn View, tubes: &AuditedTubes, report: Findings<'_>) -> Result<()> {
     let cleared = cleared_runs(view)?;
     let runs: BTreeMap<u64, Run> =
         tubes.iter().map(|(run, tube)| (u64::from(tube.number), *run)).collect();
@@ -394,7 +394,7 @@ fn cleared_runs(view: &dyn View) -> Result<Vec<Run>> {
 /// tasks that tubes have.
 fn moved(
     view: &dyn View,
-    tubes: &TubesByRun,
+    tubes: &AuditedTubes,
     mut led: BTreeSet<Key>,
     report: Findings<'_>,
 ) -> Result<()> {

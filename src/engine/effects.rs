@@ -147,7 +147,7 @@ pub(crate) struct Effects {
     /// Tasks that retentions removed and whose ends calls wait for, as they were. They are taken
     /// out by the commit, and after a refusal: a plain op does not look at them.
     pub(crate) retired: Vec<TaskInfo>,
-    /// What a take from several tubes has seen of them.
+    /// What a take from several tubes has seen of them. It is taken out as the retired ones are.
     pub(crate) looked: Option<Box<Looked>>,
 }
 
@@ -166,9 +166,6 @@ impl Effects {
         self.worked_off = None;
         if !self.tubes.is_empty() {
             self.tubes = Vec::new();
-        }
-        if self.looked.is_some() {
-            self.looked = None;
         }
         (self.work, self.durable_bytes) = (false, 0);
     }

@@ -95,12 +95,12 @@ impl Op for PutTasks<'_> {
         for (at, task) in self.tasks.iter().enumerate() {
             self.check(&tube, task).map_err(|error| self.at(error, at))?;
         }
-        if self.is_batch && self.tasks.iter().any(has_tags) {
+        let counts_tags = self.is_batch && self.tasks.iter().any(has_tags);
+        if counts_tags {
             tag_counts::begin_batch(ctx);
-            let done = self.put_all(ctx, &tube);
-            return tag_counts::end_batch(ctx, done);
         }
-        self.put_all(ctx, &tube)
+        let done = self.put_all(ctx, &tube);
+        if counts_tags { tag_counts::end_batch(ctx, done) } else { done }
     }
 }
 

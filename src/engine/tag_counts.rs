@@ -11,7 +11,7 @@ pub(crate) const TOP_LEAST: u64 = 2;
 
 /// The tag of the rows of counts, of durable or of temporary tubes.
 fn counts_of(run: Run) -> Tag {
-    if run.is_temporary() { Tag::TagCountTemporary } else { Tag::TagCount }
+    if run.is_temporary() { Tag::TaggedCountTemporary } else { Tag::TaggedCount }
 }
 
 /// How many tasks have a tag, of durable or of temporary tubes. `None` if the count cannot be read.

@@ -1,6 +1,6 @@
 //! The tags of tasks, in rows that go with the task. A task without tags has no such row and no
-//! byte of it. Every way in which a task ends or moves comes through here, and nothing else says that a
-//! task has a tag or has it no more. How many tasks have it is counted elsewhere.
+//! byte of it. Every way in which a task ends or moves comes through here, and nothing else says
+//! that a task has a tag or has it no more. How many tasks have it is counted elsewhere.
 
 use crate::engine::context::{OpContext, sound};
 use crate::engine::stored::{TaskRef, TaskState};

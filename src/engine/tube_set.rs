@@ -2,9 +2,8 @@
 //! its tubes may have something to take, so that a take does not look at all the empty ones. It
 //! reads no row, and knows nothing of tasks but a priority.
 
-use crate::format::NumberHash;
 use crate::words::sync::Arc;
-use std::collections::{BTreeMap, BTreeSet, HashMap, btree_set};
+use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::iter::Peekable;
 
 /// How a take chooses among the tubes of a set.
@@ -22,7 +21,8 @@ pub(crate) enum Choice {
     ByPriority,
 }
 
-/// The step of a tube of weight 1. A smaller one for every greater weight, exact for most.
+/// The step of a tube of weight 1; that of a greater weight is so many times smaller, rounded down.
+/// It is exact for the divisors of this number, and within 0.2 % for every weight.
 const SHARES: u64 = 720_720;
 
 /// The order of the tubes of a set: that of a list, or that of the names where all places are one.
@@ -46,7 +46,7 @@ pub(crate) struct TubeTurn {
 /// Tubes from which a take chooses.
 pub(crate) struct TubeSet {
     choice: Choice,
-    members: HashMap<u32, Member, NumberHash>,
+    members: BTreeMap<u32, Member>,
     ordered: BTreeSet<(TubeOrder, u32)>,
     /// The turns of the tubes that may have something to take.
     ready: BTreeSet<TubeTurn>,
@@ -120,7 +120,7 @@ fn mixed(seed: u64, round: u64, tube: u32) -> u64 {
 
 impl TubeSet {
     pub(crate) fn new(choice: Choice) -> Self {
-        let (members, ordered, ready) = (HashMap::default(), BTreeSet::new(), BTreeSet::new());
+        let (members, ordered, ready) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         Self { choice, members, ordered, ready, last: None }
     }
 
@@ -155,9 +155,9 @@ impl TubeSet {
         self.members.is_empty()
     }
 
-    /// The numbers of its tubes.
-    pub(crate) fn tubes(&self) -> impl Iterator<Item = u32> {
-        self.members.keys().copied()
+    /// The numbers of its tubes, from this one on.
+    pub(crate) fn tubes_from(&self, first: u32) -> impl Iterator<Item = u32> {
+        self.members.range(first..).map(|(tube, _)| *tube)
     }
 
     /// The first names of its tubes, in their order.

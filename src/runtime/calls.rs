@@ -234,10 +234,12 @@ impl Shared {
     pub(crate) fn take(&self, tube: u32, holder: u32, wait: Wait<'_>) -> Result<Option<Delivery>> {
         let op = UnlessStopped { take: Take { tube, most: 1, holder }, wait };
         let take = || Ok(self.apply(&op)?.0.pop());
-        match take()? {
-            None => self.wait_for(&self.takers, tube, holder, wait, take),
-            taken => Ok(taken),
+        let taken = take();
+        // A task is long, and is not moved once more.
+        if !matches!(taken, Ok(None)) {
+            return taken;
         }
+        self.wait_for(&self.takers, tube, holder, wait, take)
     }
 
     /// Calls `look` whenever the waiter is woken, until it finds something or the wait is over. It

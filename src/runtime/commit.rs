@@ -11,7 +11,7 @@ use crate::engine::context::{OpContext, Repaired, Reserve, sound};
 use crate::engine::decision::{Decision, Over};
 use crate::engine::due::{self, WorkOff};
 use crate::engine::repair::Repair;
-use crate::engine::tube_cache::{KnownTubes, TubeEntry};
+use crate::engine::tube_cache::KnownTubes;
 use crate::engine::{Op, WithoutPayloads, query};
 use crate::format::feature::Needs;
 use crate::format::{Tag, View};
@@ -118,14 +118,6 @@ impl EngineState {
         }
     }
 
-    /// The tube of this number.
-    ///
-    /// # Errors
-    /// As [`query::tube`].
-    pub(crate) fn tube(&self, number: u32) -> Result<TubeEntry> {
-        self.derived.known(number).cloned().map_or_else(|| query::tube(&self.store, number), Ok)
-    }
-
     /// The first id that has not been given to a task.
     pub(crate) fn next_id(&self) -> u64 {
         self.numbers.next.ids
@@ -220,17 +212,36 @@ impl EngineState {
         }
     }
 
-    /// The same for the tubes of a set, in commits of their own.
+    /// The same for the tubes of a set, in commits of their own, all together one sweep for each
+    /// turn of the lock. A tube that is damaged stops none of the others; a repair mends it.
     #[cold]
     fn work_off_set(&mut self, set: u32, attempt: &mut Attempt<'_>) -> Result<(), Undone> {
         let came = *attempt.call.came.get_or_insert(attempt.now);
-        for tube in self.due_of_set(set, attempt.now)? {
-            if self.store.is_full() {
-                self.work_off_some(tube, true, attempt)?;
+        let mut left = SWEEP_TASKS;
+        for tube in self.due_of_set(set, attempt.now, SWEEP_TASKS)? {
+            if !self.is_due(tube, true, attempt.now)? {
                 continue;
             }
-            let work = WorkOff::of((&self.derived, &self.store), (tube, SWEEP_TASKS), true);
-            while self.commit(&work, attempt)?.0 {
+            if self.store.is_full() {
+                self.work_off_some(tube, true, attempt)?;
+                left = left.saturating_sub(SWEEP_TASKS_FULL);
+            } else {
+                let rows = self.due_rows(tube);
+                let work = WorkOff::of((&self.derived, &self.store), (tube, left), true);
+                match self.commit(&work, attempt) {
+                    // A sweep may also end by its bytes.
+                    Ok((more, _)) => left = if more { 0 } else { left.saturating_sub(rows) },
+                    Err(Undone::Refused(error)) if error.kind() == ErrorKind::Damaged => {}
+                    Err(undone) => return Err(undone),
+                }
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        // On a full disk what is left may stay where it is.
+        if left == 0 && !self.store.is_full() {
+            for tube in self.due_of_set(set, came, 1)? {
                 if self.is_due(tube, true, came)? {
                     return Err(Undone::TryAfter(After::Yield));
                 }
@@ -313,6 +324,7 @@ impl EngineState {
             // No caller has seen what it drew.
             self.numbers.next = next;
             self.draft.effects.retired = Vec::new();
+            self.draft.effects.looked = None;
             return Err(self.repair(undone, attempt));
         }
         written
@@ -348,7 +360,7 @@ impl EngineState {
             self.enter(needs)?;
         }
         let draft = &mut self.draft;
-        if op.adds() && draft.rows.has_own_temporary() {
+        if op.adds() && draft.rows.has_temporary && draft.rows.has_own_temporary() {
             let most = self.derived.live.temporary_bytes_max();
             self.store.admit_temporary(&draft.rows.layer, most)?;
         }
@@ -434,7 +446,8 @@ impl EngineState {
             let Err(error) = decided else {
                 // Also if the transaction is not committed then: a folder may do without.
                 later.needs.map_or(Ok(()), |needs| self.enter(needs))?;
-                draft.adds_temporary |= op.adds() && later.rows.has_own_temporary();
+                let rows = &later.rows;
+                draft.adds_temporary |= op.adds() && rows.has_temporary && rows.has_own_temporary();
                 draft.merge(later);
                 return decided;
             };

@@ -34,11 +34,11 @@ pub(crate) struct DerivedState {
     pub(crate) tasks_put: u64,
     /// The tasks whose ends calls wait for.
     pub(crate) awaited: HashMap<TaskId, AwaitedTask>,
+    /// Of those the ones that took a step, to be published like the outbox. Usually none.
+    pub(crate) ends: Option<Box<Ends>>,
     /// The sets of tubes that are taken from. Usually there are none.
     pub(crate) sets: Option<Box<TubeSets>>,
     pub(crate) seats: Arc<Seats>,
-    /// Of those the ones that took a step, to be published like the outbox. Usually none.
-    pub(crate) ends: Option<Box<Ends>>,
     /// Committed, and to be published after the lock is released.
     pub(crate) outbox: Notices,
     /// How often a tube was looked up, for tests.
@@ -291,16 +291,11 @@ impl DerivedState {
                 self.outbox.add(change.tube, 0, 1);
             }
         }
-        if let Some(looked) = effects.looked.take()
-            && let Some(sets) = &mut self.sets
-        {
-            sets.apply(*looked);
-        }
         for (tube, tasks) in &effects.wakes {
             self.outbox.add(*tube, *tasks, 0);
-            if let Some(sets) = &mut self.sets {
-                sets.wake(*tube);
-            }
+        }
+        if let Some(sets) = &mut self.sets {
+            sets.follow(effects);
         }
         let tubes = &self.tubes;
         let name = |tube: u32| tubes.get(&tube).map_or_else(|| "".into(), |tube| tube.name.clone());
@@ -378,13 +373,19 @@ impl DerivedState {
         }
     }
 
-    /// Ends a set.
+    /// Ends a set. Its number is in use until it is freed.
     pub(crate) fn end_set(&mut self, set: u32) -> Option<TubeSet> {
-        let ended = self.sets.as_mut()?.end(set);
-        if self.sets.as_ref().is_some_and(|sets| sets.is_empty()) {
-            self.sets = None;
+        self.sets.as_mut()?.end(set)
+    }
+
+    /// Frees the number of a set that has ended, after its seats are gone.
+    pub(crate) fn free_set(&mut self, set: u32) {
+        if let Some(sets) = &mut self.sets {
+            sets.free(set);
+            if sets.is_empty() {
+                self.sets = None;
+            }
         }
-        ended
     }
 
     #[inline]

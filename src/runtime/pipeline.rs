@@ -39,11 +39,19 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
                 parts.state.pass_on();
             }
             Err(Undone::TryAfter(After::BaseCommit)) => {
-                let transaction = TransactionCommit::begin(parts)?;
-                let done = transaction.run(op)?;
-                transaction.commit()?;
-                return Ok((done, Mark(0)));
+                return Ok((commit_to_base(parts, op)?, Mark(0)));
             }
         }
     }
+}
+
+/// Carries an op out whose rows do not fit a record. A function of its own, because a decision is
+/// long: the frame of every op would have room for several.
+#[cold]
+#[inline(never)]
+fn commit_to_base<O: Op>(parts: &Shared, op: &O) -> Result<O::Done> {
+    let transaction = TransactionCommit::begin(parts)?;
+    let done = transaction.run(op)?;
+    transaction.commit()?;
+    Ok(done)
 }

@@ -47,18 +47,26 @@ pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Resul
 /// a tube needs only those of its tube; the timer does the rest.
 #[cold]
 pub(crate) fn end_graces(parts: &Shared, tube: Option<u32>) -> Result<()> {
-    // Consumers may be remembered for days, and each op in a tube comes here meanwhile.
-    let next = parts.grace_timers.next();
-    if next > 0 && next > parts.lease_now() {
+    if !is_any_over(parts) {
         return Ok(());
     }
-    for leases in parts.grace_timers.nameless() {
-        return_nameless(parts, &leases)?;
-    }
+    return_all_nameless(parts)?;
     for grace in parts.grace_timers.expired(parts.lease_now()) {
         end_session(parts, grace, tube)?;
     }
     Ok(())
+}
+
+/// Whether leases have to return. Consumers may be remembered for days, and each op in a tube comes
+/// here meanwhile.
+pub(crate) fn is_any_over(parts: &Shared) -> bool {
+    let next = parts.grace_timers.next();
+    next == 0 || next <= parts.lease_now()
+}
+
+/// Returns the leases that sessions without a name have left.
+pub(crate) fn return_all_nameless(parts: &Shared) -> Result<()> {
+    parts.grace_timers.nameless().iter().try_for_each(|leases| return_nameless(parts, leases))
 }
 
 /// Returns all leases of a session, in this tube or in all tubes.

@@ -6,7 +6,7 @@ use crate::engine::take::{FromTube, TakeFrom};
 use crate::engine::tube_set::Choice;
 use crate::format::View;
 use crate::runtime::calls::UnlessStopped;
-use crate::runtime::sessions::end_graces;
+use crate::runtime::sessions::{end_graces, is_any_over, return_all_nameless};
 use crate::runtime::shared::Shared;
 use crate::runtime::tube_sets::ListedTube;
 use crate::runtime::wake::WaitPlace;
@@ -72,10 +72,11 @@ impl Shared {
             let mut state = self.state.lock();
             (state.derived.end_set(set), state.derived.seats.clone())
         };
-        let tubes: Vec<u32> = ended.iter().flat_map(|ended| ended.tubes()).collect();
+        let tubes: Vec<u32> = ended.iter().flat_map(|ended| ended.tubes_from(0)).collect();
         for some in tubes.chunks(NAMES_OF_STEP) {
             seats.remove_set(set, some);
         }
+        self.state.lock().derived.free_set(set);
     }
 
     /// Takes one task from the tubes of a set; waits for one.
@@ -114,7 +115,7 @@ impl Shared {
         loop {
             if self.grace_timers.next() != NEVER {
                 self.enter()?;
-                end_graces(self, None)?;
+                self.end_graces_of_set(op.take.set)?;
             }
             let taken = self.apply(op)?.0;
             if !taken.tasks.is_empty() || !taken.more {
@@ -123,20 +124,45 @@ impl Shared {
             self.state.pass_on();
         }
     }
+
+    /// Returns the leases in the tubes of a set whose consumers' grace is over. Those in other
+    /// tubes the timer returns.
+    #[cold]
+    fn end_graces_of_set(&self, set: u32) -> Result<()> {
+        if !is_any_over(self) {
+            return Ok(());
+        }
+        return_all_nameless(self)?;
+        let mut from = Some(0);
+        while let Some(first) = from {
+            let (held, next) = self.running()?.held_in_set(set, first);
+            held.into_iter().try_for_each(|tube| end_graces(self, Some(tube)))?;
+            from = next;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::engine::{Op, OpContext};
+    use crate::format::{Deadline, Range, Tag, Value, key};
+    use crate::runtime::commit::{After, Attempts, EngineState, Undone};
+    use crate::words::durability::Durability;
+    use crate::words::error::ErrorKind;
+    use crate::words::limits::SWEEP_TASKS;
     use crate::words::sync::yield_now;
-    use crate::{Queue, Stop};
+    use crate::{ManualClock, Queue, Stop};
     use std::thread;
+    use std::time::Duration;
 
     /// Beside a call on one tube, one on two gets every second task of it: each takes again as soon
     /// as it has one, and a task is put when both sleep.
     #[test]
     fn a_call_on_two_tubes_and_one_on_one_take_turns() {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
-        let tube = queue.tube("a").unwrap().durability(crate::Durability::Relaxed);
+        let tube = queue.tube("a").unwrap().durability(Durability::Relaxed);
         let both = queue.tubes_of(["a", "b"]).unwrap();
         let (served, of) = std::sync::mpsc::channel();
         let stop = Stop::new();
@@ -165,6 +191,121 @@ mod tests {
         });
     }
 
+    /// Regression: a set that ended gave its number back before its seats. A set that began
+    /// meanwhile lost its seats with them, and no put woke its calls any more.
+    #[test]
+    fn the_number_of_a_set_is_in_use_until_its_seats_are_gone() {
+        let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+        let tube = queue.tube("a").unwrap();
+        let mut state = tube.hold.core.state.lock();
+        let first = state.derived.begin_set(Choice::InOrder, None);
+        state.derived.add_to_set(first, (tube.number, 0, 1));
+        assert!(state.derived.end_set(first).is_some());
+        let second = state.derived.begin_set(Choice::InOrder, None);
+        assert_ne!(first, second);
+        state.derived.add_to_set(second, (tube.number, 0, 1));
+        state.derived.seats.remove_set(first, &[tube.number]);
+        assert_eq!(state.derived.seats.of(tube.number).len(), 1);
+        for set in [first, second] {
+            state.derived.free_set(set);
+        }
+        assert!(state.derived.sets.is_none());
+    }
+
+    /// Regression: each tube of a set had a turn of the lock of its own, and all of them came after
+    /// one another under one lock: 64 000 tasks in a prefix of 1000 tubes.
+    #[test]
+    fn what_is_due_in_many_tubes_is_worked_off_in_turns() {
+        const TUBES: usize = 3 * SWEEP_TASKS;
+        let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+        let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+        for number in 0..TUBES {
+            let tube = queue.tube(&format!("{number:03}")).unwrap();
+            (0..5).for_each(|_| _ = tube.task(b"x").delay(second).put().unwrap());
+        }
+        let outside = queue.tube("outside").unwrap();
+        outside.task(b"x").delay(second).put().unwrap();
+        clock.advance(second);
+        let core = &queue.hold.core;
+        for (several, of) in [("0", 100), ("1", TUBES - 100)] {
+            let several = queue.tubes_with_prefix(several).unwrap();
+            let take = TakeFrom { set: several.list.set().unwrap(), most: 1, holder: 0 };
+            let (mut attempts, mut turns) = (Attempts::default(), 0);
+            let left = |state: &EngineState| state.store.count(Range::of(Tag::Delayed));
+            loop {
+                let mut state = core.state.lock();
+                let before = left(&state);
+                let step = state.execute(&take, &mut attempts, &core.env());
+                assert!(before - left(&state) <= SWEEP_TASKS as u64);
+                match step {
+                    Err(Undone::TryAfter(After::Yield)) => turns += 1,
+                    Ok((taken, _)) => break assert_eq!(taken.tasks.len(), 1),
+                    Err(_) => panic!("it is refused"),
+                }
+            }
+            assert_eq!(turns, (of * 5).div_ceil(SWEEP_TASKS) - 1);
+        }
+        assert_eq!(core.state.lock().store.count(Range::of(Tag::Delayed)), 1, "not in the sets");
+    }
+
+    /// Regression: a take from several tubes returned all leases of a consumer whose grace was
+    /// over, in whatever tube, before it looked.
+    #[test]
+    fn a_take_returns_only_leases_in_its_tubes() {
+        let (clock, minute) = (ManualClock::new(), Duration::from_secs(60));
+        let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+        let tubes = ["a", "b", "other"].map(|name| queue.tube(name).unwrap());
+        let ada = queue.consumer_with_grace("ada", minute).unwrap();
+        for tube in &tubes {
+            tube.put_many([&b"x"[..]; 3]).unwrap();
+            let taken = tube.by(&ada).take_many(3).unwrap();
+            taken.into_iter().for_each(|task| _ = task.detach());
+        }
+        drop(ada);
+        clock.advance(minute);
+        let several = queue.tubes_of(["a", "b"]).unwrap();
+        assert_eq!(several.take_many(9).unwrap().len(), 6);
+        let core = &queue.hold.core;
+        assert_eq!(core.state.lock().store.count(Range::of(Tag::Held)), 3, "in the other tube");
+        queue.tick().unwrap();
+        assert_eq!(tubes[2].stats().unwrap().ready, 3);
+    }
+
+    /// A deadline that cannot be read stops the due work of its tube until a repair, and no take
+    /// from others.
+    #[test]
+    fn a_damaged_tube_stops_no_take_from_the_others() {
+        let clock = ManualClock::new();
+        let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+        let [damaged, sound] = ["a", "b"].map(|name| queue.tube(name).unwrap());
+        damaged.task(b"x").delay(Duration::from_secs(1)).put().unwrap();
+        damaged.hold.core.run(&Unreadable { tube: damaged.number }, Durability::Durable).unwrap();
+        clock.advance(Duration::from_secs(2));
+        assert_eq!(damaged.try_take().map(drop).unwrap_err().kind(), ErrorKind::Damaged);
+        let several = queue.tubes_of(["a", "b"]).unwrap();
+        sound.put(b"y").unwrap();
+        let task = several.try_take().unwrap().unwrap();
+        assert_eq!(task.tube(), "b");
+        task.ack().unwrap();
+        assert!(several.try_take().unwrap().is_none());
+    }
+
+    /// A deadline whose key is too short, in the place of all that are due by delays.
+    struct Unreadable {
+        tube: u32,
+    }
+
+    impl Op for Unreadable {
+        type Done = ();
+
+        fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+            let run = ctx.tube(self.tube)?.run();
+            let mut at = key::due_of(run, Deadline::Delay);
+            at.push(0);
+            ctx.set(at, Value::EMPTY)
+        }
+    }
+
     /// A handle that is gone, and tubes that are gone, leave nothing in memory.
     #[test]
     fn a_dropped_handle_and_dropped_tubes_leave_nothing_in_memory() {
@@ -186,7 +327,11 @@ mod tests {
         drop(all.clone());
         drop(all);
         assert!(core.state.lock().derived.sets.is_some());
-        queue.transact(|_| Ok::<_, crate::Error>(drop(again))).unwrap();
+        let dropped = queue.transact(|_| {
+            drop(again);
+            Ok::<_, crate::Error>(())
+        });
+        dropped.unwrap();
         assert!(core.state.lock().derived.sets.is_none());
         assert_eq!(seats.len(), 0);
     }
@@ -194,7 +339,6 @@ mod tests {
     /// One take looks at a bounded number of tubes under the lock; the next one goes on.
     #[test]
     fn a_take_looks_at_a_bounded_number_of_tubes_at_once() {
-        use crate::engine::take::TakeFrom;
         use crate::words::limits::LOOKS_OF_STEP;
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
         let names: Vec<String> = (0..3 * LOOKS_OF_STEP).map(|it| format!("{it:04}")).collect();

@@ -109,7 +109,7 @@ pub(crate) struct TopWalk {
 
 impl TopWalk {
     pub(crate) fn new() -> Self {
-        let starts = [Tag::TopTag, Tag::TopTagTemporary].map(|tag| Range::of(tag).start());
+        let starts = [Tag::TopTagged, Tag::TopTaggedTemporary].map(|tag| Range::of(tag).start());
         Self { lanes: TagLanes::over(starts), page: VecDeque::new() }
     }
 

@@ -85,7 +85,7 @@ impl<'a> TransactionCommit<'a> {
         if O::OVER_SET
             && let Some(set) = op.tube_set()
         {
-            let due = state.due_of_set(set, now)?;
+            let due = state.due_of_set(set, now, usize::MAX)?;
             for tube in due {
                 run_due_work(state, draft, tube, tubes.insert(tube), &mut attempt)?;
             }

@@ -1,10 +1,12 @@
 //! The sets of tubes that handles take from. They are in memory, protected by the engine's lock,
 //! and follow the tubes that are made and dropped.
 
-use crate::engine::tube_set::{Choice, Looked, TubeOrder, TubeSet};
+use crate::engine::effects::Effects;
+use crate::engine::tube_set::{Choice, TubeOrder, TubeSet};
 use crate::runtime::seats::{Seat, Seats};
 use crate::words::sync::Arc;
 use std::collections::BTreeMap;
+use std::mem;
 
 /// The sets by their numbers.
 pub(crate) struct TubeSets {
@@ -45,9 +47,16 @@ impl TubeSets {
         number
     }
 
-    /// Ends a set. Its tubes still have seats for it.
+    /// Ends a set. Its tubes still have seats for it, and its number stays in use until it is
+    /// [freed](Self::free): a set that began under it would lose its seats with them.
     pub(crate) fn end(&mut self, number: u32) -> Option<TubeSet> {
-        self.sets.remove(&number).map(|kept| kept.set)
+        let ended = KeptSet { set: TubeSet::new(Choice::InOrder), prefix: None };
+        self.sets.get_mut(&number).map(|kept| mem::replace(kept, ended).set)
+    }
+
+    /// Frees the number of a set that has ended, after its seats are gone.
+    pub(crate) fn free(&mut self, number: u32) {
+        self.sets.remove(&number);
     }
 
     /// Adds a tube to a set.
@@ -101,10 +110,16 @@ impl TubeSets {
         has_ended
     }
 
-    /// Follows a take that is committed.
-    pub(crate) fn apply(&mut self, looked: Looked) {
-        if let Some(kept) = self.sets.get_mut(&looked.set) {
-            kept.set.apply(looked);
+    /// Follows a commit: what a take has seen, and then what has become takeable since.
+    #[cold]
+    pub(crate) fn follow(&mut self, effects: &mut Effects) {
+        if let Some(looked) = effects.looked.take()
+            && let Some(kept) = self.sets.get_mut(&looked.set)
+        {
+            kept.set.apply(*looked);
+        }
+        for (tube, _) in &effects.wakes {
+            self.wake(*tube);
         }
     }
 }

@@ -293,7 +293,8 @@ fn each_replaced_payload_enters_it() {
 /// A tag of a task in a durable tube, at its put or later, and a tracked task of any tube.
 #[test]
 fn each_tag_and_each_tracked_task_enters_it() {
-    let uses: [(&str, fn(&Queue, &Tube)); 5] = [
+    type Use = (&'static str, fn(&Queue, &Tube));
+    let uses: [Use; 5] = [
         ("tags", |_, tube| _ = tube.task(b"y").tag("a").put().unwrap()),
         ("tags", |_, tube| _ = tube.tag(tube.put(b"y").unwrap(), ["a"]).unwrap()),
         ("tags", |_, tube| _ = tube.batch(vec![b"y".to_vec()]).tag("a").put().unwrap()),
@@ -309,10 +310,10 @@ fn each_tag_and_each_tracked_task_enters_it() {
         let tube = queue.tube("t").unwrap();
         let id = tube.put(b"x").unwrap();
         tube.tag(id, [""; 0]).unwrap();
-        tube.untag(id, &["a"]).unwrap();
-        assert!(tube.tag(id, &[""]).is_err() && queue.track(tubewell::TaskId::new(99)).is_err());
+        tube.untag(id, ["a"]).unwrap();
+        assert!(tube.tag(id, [""]).is_err() && queue.track(tubewell::TaskId::new(99)).is_err());
         let other = memory.task(b"y").tag("a").put().unwrap();
-        memory.untag(other, &["a"]).unwrap();
+        memory.untag(other, ["a"]).unwrap();
         assert_eq!(entered(&path), [""; 0]);
         using(&queue, &tube);
         assert_eq!(entered(&path), [name]);

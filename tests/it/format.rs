@@ -373,7 +373,7 @@ fn tags_and_tracked_tasks_are_read_as_the_page_says() {
     let id = tube.task(b"x").tags(["red", "é"]).put().unwrap();
     clock.advance(secs(1));
     let moved = tube.put(b"y").unwrap();
-    tube.tag(moved, &["red"]).unwrap();
+    tube.tag(moved, ["red"]).unwrap();
     tube.move_to(moved, &other).apply().unwrap();
     let gone = tube.task(b"z").tag("gone").put().unwrap();
     queue.track(gone).unwrap();

@@ -41,19 +41,19 @@ fn tags_are_added_once_in_order_and_removed() {
         assert_eq!(tube.tag(id, ["c", "a", "c"]).unwrap(), ["b", "a", "c"]);
         assert_eq!(tags(&tube, id), ["b", "a", "c"]);
         assert_eq!(tube.untag(id, vec!["b".to_owned(), "absent".to_owned()]).unwrap(), ["a", "c"]);
-        tube.tag(id, &["b"]).unwrap();
+        tube.tag(id, ["b"]).unwrap();
         assert_eq!(tags(&tube, id), ["a", "c", "b"]);
-        tube.untag(id, &["a", "b", "c"]).unwrap();
-        tube.untag(id, &["a"]).unwrap();
+        tube.untag(id, ["a", "b", "c"]).unwrap();
+        tube.untag(id, ["a"]).unwrap();
         assert_eq!(tube.tag(id, [""; 0]).unwrap(), [""; 0]);
         assert!(tags(&tube, id).is_empty());
         assert_eq!((tagged(&queue, "a"), queue.tag_count("a").unwrap()), (vec![], 0));
         sound(&queue);
-        let missing = tube.tag(TaskId::new(99), &["a"]).unwrap_err();
+        let missing = tube.tag(TaskId::new(99), ["a"]).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::TaskNotFound);
-        assert_eq!(tube.untag(TaskId::new(99), &["a"]).unwrap_err().kind(), missing.kind());
+        assert_eq!(tube.untag(TaskId::new(99), ["a"]).unwrap_err().kind(), missing.kind());
         let other = queue.tube("other").unwrap();
-        assert_eq!(other.tag(id, &["a"]).unwrap_err().kind(), ErrorKind::WrongTube);
+        assert_eq!(other.tag(id, ["a"]).unwrap_err().kind(), ErrorKind::WrongTube);
     }
 }
 
@@ -62,7 +62,8 @@ fn tags_are_added_once_in_order_and_removed() {
 fn a_task_is_tagged_in_every_state() {
     let options = TubeOptions::default().keep_finished(Retention::new().count(10));
     let (queue, tube) = queue_with(options);
-    let states: [(State, fn(&Tube, TaskId)); 6] = [
+    type Brought = (State, fn(&Tube, TaskId));
+    let states: [Brought; 6] = [
         (State::Ready, |_, _| {}),
         (State::Delayed, |tube, id| tube.update(id).delay(secs(9)).apply().unwrap()),
         (State::Taken, |tube, id| _ = tube.claim(id).unwrap().detach()),
@@ -74,13 +75,13 @@ fn a_task_is_tagged_in_every_state() {
         let id = tube.put(b"x").unwrap();
         bring(&tube, id);
         let wakes = tube.stats().unwrap();
-        tube.tag(id, &["a", "b"]).unwrap();
+        tube.tag(id, ["a", "b"]).unwrap();
         let task = tube.peek(id).unwrap();
         assert_eq!((task.state, task.tags.clone()), (state, vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!(tube.stats().unwrap().ready, wakes.ready);
         let mut listed = tube.summaries(state).chain(tube.trashed()).map(|task| task.unwrap());
         assert!(listed.any(|task| task.id == id && task.tags == ["a", "b"]), "{state:?}");
-        tube.untag(id, &["b"]).unwrap();
+        tube.untag(id, ["b"]).unwrap();
         assert_eq!(queue.tag_count("a").unwrap(), number as u64 + 1);
         sound(&queue);
     }
@@ -96,12 +97,12 @@ fn tags_at_their_limits() {
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let id = tube.task(b"x").tags(many.iter().copied()).put().unwrap();
     tube.tag(id, &many).unwrap();
-    assert_eq!(kind(tube.tag(id, &["one more"])), ErrorKind::TooLarge);
-    tube.untag(id, &["7"]).unwrap();
-    tube.tag(id, &[&long]).unwrap();
+    assert_eq!(kind(tube.tag(id, ["one more"])), ErrorKind::TooLarge);
+    tube.untag(id, ["7"]).unwrap();
+    tube.tag(id, [&long]).unwrap();
     assert_eq!(tags(&tube, id).len(), 64);
     for bad in ["", "a\nb", &"l".repeat(256)] {
-        assert_eq!(kind(tube.tag(id, &[bad])), ErrorKind::Invalid);
+        assert_eq!(kind(tube.tag(id, [bad])), ErrorKind::Invalid);
         assert_eq!(kind(tube.task(b"y").tag(bad).put()), ErrorKind::Invalid);
         assert!(tagged(&queue, bad).is_empty());
         assert_eq!(queue.tag_count(bad).unwrap(), 0);
@@ -127,7 +128,7 @@ fn tagged_tasks_are_listed_by_time_then_id() {
     for turn in [1, 0] {
         clock.advance(secs(1));
         for (at, id) in ids.iter().enumerate().rev().filter(|(at, _)| at % 2 == turn) {
-            tubes[at % 3].tag(*id, &["red"]).unwrap();
+            tubes[at % 3].tag(*id, ["red"]).unwrap();
         }
         expected.extend(ids.iter().skip(turn).step_by(2));
     }
@@ -400,10 +401,10 @@ fn a_change_of_tags_is_one_event() {
     let (queue, tube) = queue_with(TubeOptions::default());
     let id = tube.put(b"x").unwrap();
     let events = queue.events();
-    tube.tag(id, &["a", "b"]).unwrap();
-    tube.tag(id, &["a"]).unwrap(); // changes nothing
-    tube.untag(id, &["c"]).unwrap(); // nor does this
-    tube.untag(id, &["a"]).unwrap();
+    tube.tag(id, ["a", "b"]).unwrap();
+    tube.tag(id, ["a"]).unwrap(); // changes nothing
+    tube.untag(id, ["c"]).unwrap(); // nor does this
+    tube.untag(id, ["a"]).unwrap();
     queue.close().unwrap();
     let events: Vec<_> = events.map(|it| (it.task, it.from, it.to, it.cause)).collect();
     let tagged = (Some(id), Some(State::Ready), Some(State::Ready), Cause::Tag);
@@ -564,7 +565,7 @@ fn a_batch_counts_each_tag_as_single_puts_do() {
     memory.batch(vec![*b"x"; 3]).tags(["a", "m"]).put().unwrap();
     let task = |tags: &[&'static str]| {
         let task = tube.task(b"x").key("k").on_conflict(Conflict::Replace);
-        task.tags(tags.iter().copied().collect::<Vec<_>>())
+        task.tags(tags.to_vec())
     };
     let plain = || tube.task(b"x").tags(["a", "b"]);
     tube.batch_of([task(&["a", "b"]), plain(), task(&["b", "c"]), plain()]).put().unwrap();

@@ -10,9 +10,9 @@ fn both() -> (Queue, [Tube; 2]) {
     (queue, tubes)
 }
 
-/// A task for each tube, and three calls: one on both, one on each. The one on both puts what it has
-/// taken again. If it was woken by the one tube and served by the other, the first has still a task
-/// for the call that waits there alone.
+/// A task for each tube, and three calls: one on both, one on each. The one on both puts what it
+/// has taken again. If it was woken by the one tube and served by the other, the first has still a
+/// task for the call that waits there alone.
 #[test]
 fn a_wake_up_that_another_tube_has_served_goes_on() {
     explore(|| {
@@ -120,5 +120,29 @@ fn close_and_time_end_a_call_on_several() {
         clock.advance(secs(1));
         queue.close().unwrap();
         assert!(hasty.join().unwrap() && patient.join().unwrap());
+    });
+}
+
+/// A handle ends while another begins on the same tube: the one that stays is woken.
+#[test]
+fn a_handle_that_ends_takes_no_wake_up_of_another() {
+    explore(|| {
+        let (queue, [a, _b]) = both();
+        let ending = queue.tubes_of(["a", "b"]).unwrap();
+        assert!(ending.try_take().unwrap().is_none());
+        let ends = spawn(move || drop(ending));
+        let staying = spawn({
+            let queue = queue.clone();
+            move || {
+                let several = queue.tubes_of(["a"]).unwrap();
+                assert!(several.try_take().unwrap().is_none_or(|task| task.release().is_ok()));
+                several.take().unwrap().ack().unwrap();
+            }
+        });
+        a.put(b"x").unwrap();
+        ends.join().unwrap();
+        staying.join().unwrap();
+        assert_eq!(a.len().unwrap(), 0);
+        queue.close().unwrap();
     });
 }

@@ -234,11 +234,17 @@ impl Line {
     }
 
     /// The visible state of a running queue: refused calls did not happen.
+    /// The look does what is due, which a power cut may lose while what was before it stays.
     fn looked(&mut self, seen: &Sight) -> Verdict<()> {
-        let model = self.now_mut();
-        model.work_off_all();
-        same(&model.look(), seen)?;
+        let mut after = self.now().clone();
+        after.work_off_all();
+        same(&after.look(), seen)?;
         self.cut_off.clear();
+        let halves = self.half_way(&Step::Look, &Picked::default());
+        match self.has_disk && !halves.is_empty() {
+            true => self.past.extend(halves.into_iter().chain([after])),
+            false => *self.now_mut() = after,
+        }
         Ok(())
     }
 

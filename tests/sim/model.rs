@@ -770,7 +770,7 @@ impl Model {
     }
 
     /// The tasks of each tag, and the tags of two or more.
-    fn tagged(&self) -> (BTreeMap<String, Vec<Serial>>, Vec<(String, u64)>) {
+    fn tagged(&self) -> Tagged<Serial> {
         let (mut all, mut top) = (BTreeMap::new(), Vec::new());
         for tag in 0..TAGS {
             let has = |task: &Task| task.tags.iter().find(|(other, _)| *other == tag).copied();

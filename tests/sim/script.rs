@@ -97,7 +97,7 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         }
         if maker.several.one_in(12) {
             let best = maker.several.one_in(2);
-            let count = if maker.several.one_in(3) { maker.several.below(6) as u8 } else { 1 };
+            let count = if maker.several.one_in(3) { 1 + maker.several.below(5) as u8 } else { 1 };
             steps.push(Step::TakeFrom { best, count });
         }
         if maker.tunes.one_in(150) {

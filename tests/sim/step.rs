@@ -949,6 +949,9 @@ pub fn detail((name, text): (u8, u8)) -> (String, String) {
     (format!("detail {name}"), format!("text {text}"))
 }
 
+/// The tasks of each tag that a task has, and the tags of two tasks or more.
+pub type Tagged<T> = (BTreeMap<String, Vec<T>>, Vec<(String, u64)>);
+
 /// How many tags there are.
 pub const TAGS: u8 = 4;
 

@@ -1,6 +1,6 @@
 //! Rows under runs that belong to no tube, and the tubes that may have lost theirs.
 
-use super::{Finding, Findings, Fix, NO_TASK, TubesByRun, in_use, is_damaged, is_there, twin_of};
+use super::{AuditedTubes, Finding, Findings, Fix, NO_TASK, in_use, is_damaged, is_there, twin_of};
 use crate::engine::context::sound;
 use crate::engine::query;
 use crate::format::key::{self, Range, Run, Work};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Reports rows under a run that belongs to no tube, and that no sweep will remove. Those of tasks
 /// get a tube again: the one without a row, if one run and one name have lost each other. A run
 /// that may still be assigned is counted as one in use before.
-pub(super) fn audit(view: &dyn View, tubes: &TubesByRun, report: Findings<'_>) -> Result<()> {
+pub(super) fn audit(view: &dyn View, tubes: &AuditedTubes, report: Findings<'_>) -> Result<()> {
     let mut runs: BTreeMap<Run, bool> = BTreeMap::new();
     for tag in Tag::in_runs() {
         let mut rows = Scan::over(Range::of(tag));

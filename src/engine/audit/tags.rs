@@ -126,7 +126,7 @@ fn counts(
     report: Findings<'_>,
 ) -> Result<()> {
     let of = |tasks: &[u64; 2]| tasks.get(at).copied().unwrap_or_default();
-    let tag = if run.is_temporary() { Tag::TagCountTemporary } else { Tag::TagCount };
+    let tag = if run.is_temporary() { Tag::TaggedCountTemporary } else { Tag::TaggedCount };
     let mut missing: BTreeSet<&str> =
         counted.iter().filter(|(_, tasks)| of(tasks) > 0).map(|(text, _)| text.as_str()).collect();
     walk(view, Range::of(tag), report, |(key, row), report| {
@@ -161,7 +161,7 @@ fn top(
         let [durable, temporary] = Run::BOTH.map(|run| key::tag_count(run, text));
         Finding::new(line, fix).beside(durable).beside(temporary)
     };
-    let tag = if run.is_temporary() { Tag::TopTagTemporary } else { Tag::TopTag };
+    let tag = if run.is_temporary() { Tag::TopTaggedTemporary } else { Tag::TopTagged };
     let mut missing: BTreeSet<Key> = counted
         .iter()
         .filter_map(|(text, tasks)| Some(key::top_tag(run, of(tasks)?, text)))

@@ -406,10 +406,10 @@ fn every_fault_has_its_line() {
         ("tag \"blue\": 2 tasks have it, and no row counts them", |rows| {
             rows.rows.remove(&key::tag_count(Run(1), "blue"));
         }),
-        ("TopTag: a row is missing", |rows| {
+        ("TopTagged: a row is missing", |rows| {
             rows.rows.remove(&key::top_tag(Run(1), 2, "red"));
         }),
-        ("TopTagTemporary: a tag at a wrong place", |rows| {
+        ("TopTaggedTemporary: a tag at a wrong place", |rows| {
             rows.set(key::top_tag(Run(Run::TEMPORARY), 2, "red"), Value::from([]));
         }),
         ("Tracked: it cannot be read", |rows| {

@@ -67,6 +67,10 @@ impl Op for TakeFrom {
         let mut search = Search { open: BTreeMap::new(), turns: set.turns(self.set), looks: 0 };
         let (mut taken, mut bytes_left) = (TakenFrom::default(), SWEEP_BYTES);
         while taken.tasks.len() < most {
+            // The op searches the borders of all its tubes for each task.
+            if search.open.len() > LOOKS_OF_STEP && !taken.tasks.is_empty() {
+                break;
+            }
             let Some((turn, best)) = search.next(ctx)? else { break };
             let Some(Open { tube, lanes, .. }) = search.open.get_mut(&turn.tube) else { break };
             let priority = across(tube, &best);

@@ -142,14 +142,14 @@ tags! {
     /// The same for temporary tubes.
     TaggedTemporary = 0x36, Temporary, None;
     /// tag text → how many tasks of durable tubes have the tag
-    TagCount = 0x37, Queue, None;
+    TaggedCount = 0x37, Queue, None;
     /// The same for temporary tubes.
-    TagCountTemporary = 0x38, Temporary, None;
+    TaggedCountTemporary = 0x38, Temporary, None;
     /// count, the highest first, tag text → nothing, of a tag that two tasks of durable tubes have,
     /// or more
-    TopTag = 0x39, Queue, None;
+    TopTagged = 0x39, Queue, None;
     /// The same of all tubes, of a tag that a task of a temporary one has.
-    TopTagTemporary = 0x3a, Temporary, None;
+    TopTaggedTemporary = 0x3a, Temporary, None;
     /// schedule name → `ScheduleRow`
     Schedule = 0x3b, Queue, None;
     /// schedule name → `FiringRow`

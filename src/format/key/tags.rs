@@ -36,7 +36,7 @@ pub(crate) fn tag_in(key: &[u8]) -> Option<(&str, u64)> {
 
 /// The key of the number of tasks with a tag.
 pub(crate) fn tag_count(run: Run, text: &str) -> Key {
-    tagged(of_run(run, Tag::TagCount, Tag::TagCountTemporary), text.as_bytes())
+    tagged(of_run(run, Tag::TaggedCount, Tag::TaggedCountTemporary), text.as_bytes())
 }
 
 /// The tag in a key of [`tag_count`].
@@ -46,7 +46,7 @@ pub(crate) fn tag_counted(key: &[u8]) -> Option<&str> {
 
 /// The key of a tag among those by the number of their tasks, the most first.
 pub(crate) fn top_tag(run: Run, tasks: u64, text: &str) -> Key {
-    let key = tagged(of_run(run, Tag::TopTag, Tag::TopTagTemporary), &[]);
+    let key = tagged(of_run(run, Tag::TopTagged, Tag::TopTaggedTemporary), &[]);
     let mut key = with_number(key, !tasks);
     key.extend_from_slice(text.as_bytes());
     key

@@ -51,8 +51,8 @@ impl WriteSet {
     #[inline]
     pub(crate) fn has_own_temporary(&self) -> bool {
         let is_own =
-            |key: &Key| is_temporary(key) && key.first() != Some(&(Tag::TopTagTemporary as u8));
-        self.has_temporary && self.layer.iter().any(|(key, _)| is_own(key))
+            |key: &Key| is_temporary(key) && key.first() != Some(&(Tag::TopTaggedTemporary as u8));
+        self.layer.iter().any(|(key, _)| is_own(key))
     }
 
     #[inline]

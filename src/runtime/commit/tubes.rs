@@ -2,13 +2,24 @@
 //! what a check compares. Writes nothing.
 
 use crate::engine::context::sound;
+use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::{due, query, schedules, settings, sweep};
+use crate::format::{Range, Tag, View};
 use crate::runtime::commit::EngineState;
 use crate::runtime::deadlines::Walk;
 use crate::words::clock::Now;
 use crate::words::error::Result;
+use crate::words::limits::{NAMES_OF_STEP, SWEEP_TASKS};
 
 impl EngineState {
+    /// The tube of this number.
+    ///
+    /// # Errors
+    /// As [`query::tube`].
+    pub(crate) fn tube(&self, number: u32) -> Result<TubeEntry> {
+        self.derived.known(number).cloned().map_or_else(|| query::tube(&self.store, number), Ok)
+    }
+
     /// A line about each tube of which more or fewer tasks are stalled than are counted. Reads the
     /// leases of all tubes.
     pub(crate) fn check_counted(&self) -> Result<Vec<String>> {
@@ -44,18 +55,48 @@ impl EngineState {
         Ok(())
     }
 
-    /// The tubes of a set in which work may be due. Reads what is due in all tubes, and none of the
-    /// others.
-    pub(crate) fn due_of_set(&self, set: u32, now: Now) -> Result<Vec<u32>> {
+    /// Tubes of a set in which work may be due: all of a small set, and of another one the first,
+    /// at most so many.
+    pub(crate) fn due_of_set(&self, set: u32, now: Now, most: usize) -> Result<Vec<u32>> {
         let Some(set) = self.derived.sets.as_ref().and_then(|sets| sets.get(set)) else {
             return Ok(Vec::new());
         };
+        if set.len() <= SWEEP_TASKS {
+            // What is due in the tubes that are not in it is not looked at.
+            return Ok(set.tubes_from(0).collect());
+        }
         let mut walk = Walk::default();
-        let due = std::iter::from_fn(|| self.derived.next_due(now, &mut walk));
-        let mut tubes: Vec<u32> = due.chain(sweep::releasing(&self.store)?).collect();
-        tubes.retain(|tube| set.has(*tube));
-        tubes.sort_unstable();
-        tubes.dedup();
-        Ok(tubes)
+        let by_time = std::iter::from_fn(|| self.derived.next_due(now, &mut walk));
+        let mut due: Vec<u32> = by_time.filter(|tube| set.has(*tube)).take(most).collect();
+        if due.len() < most {
+            let releasing = sweep::releasing(&self.store)?.into_iter();
+            due.extend(releasing.filter(|tube| set.has(*tube)).take(most - due.len()));
+        }
+        due.sort_unstable();
+        due.dedup();
+        Ok(due)
+    }
+
+    /// How many rows a sweep of a tube reads at most. The fires of all tubes are counted together.
+    pub(super) fn due_rows(&self, tube: u32) -> usize {
+        let rows = self.rows_of(tube, Tag::Due) + self.store.count(Range::of(Tag::Fire));
+        usize::try_from(rows).map_or(SWEEP_TASKS, |rows| rows.clamp(1, SWEEP_TASKS))
+    }
+
+    /// How many rows of this tag a tube has.
+    fn rows_of(&self, tube: u32, tag: Tag) -> u64 {
+        let run = self.derived.run_and_bound(tube).map(|(run, _)| run);
+        run.map_or(0, |run| self.store.count(Range::in_run(tag, run)))
+    }
+
+    /// The tubes of a set with leases of consumers, of some tubes from this one on. Answers where
+    /// to continue.
+    pub(crate) fn held_in_set(&self, set: u32, from: u32) -> (Vec<u32>, Option<u32>) {
+        let Some(set) = self.derived.sets.as_ref().and_then(|sets| sets.get(set)) else {
+            return (Vec::new(), None);
+        };
+        let some = || set.tubes_from(from).take(NAMES_OF_STEP);
+        let has_held = |tube: &u32| self.rows_of(*tube, Tag::Held) > 0;
+        (some().filter(has_held).collect(), some().last().and_then(|last| last.checked_add(1)))
     }
 }

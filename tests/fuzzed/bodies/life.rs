@@ -181,12 +181,12 @@ impl World {
             4 => drop(fine(tube.restore(id))),
             5 => drop(fine(tube.kick_task(id))),
             6 => {
-                fine(tube.untag(id, &["put", "by hand"]));
+                fine(tube.untag(id, ["put", "by hand"]));
                 fine(tube.update(id).priority(3).ttl(9 * SECOND).apply());
             }
             7 => drop(fine(tube.force_timeout(&[id]))),
             8 => {
-                fine(tube.tag(id, &["by hand", WORDS[0]]));
+                fine(tube.tag(id, ["by hand", WORDS[0]]));
                 fine(tube.log(id, "a line"));
             }
             9 => drop(fine(tube.delete(id))),

@@ -78,9 +78,9 @@ pub(crate) enum Key {
     TaskTags(u64),
     /// Tag, time and id.
     Tagged(String, u64, u64),
-    TagCount(String),
+    TaggedCount(String),
     /// How many tasks have the tag, less than the highest number, and the tag.
-    TopTag(u64, String),
+    TopTagged(u64, String),
     /// The row of a put; of a fresh task if that is true.
     Task(u32, bool, Place, u64),
     Failed(String, u64, u32, u64),
@@ -145,8 +145,8 @@ impl Key {
             0x31 => Self::Setting(rest.u32()?, name(rest)?),
             0x33 => Self::TaskTags(rest.u64()?),
             0x35 => Self::Tagged(rest.short()?, rest.u64()?, rest.u64()?),
-            0x37 => Self::TagCount(name(rest)?),
-            0x39 => Self::TopTag(rest.u64()?, name(rest)?),
+            0x37 => Self::TaggedCount(name(rest)?),
+            0x39 => Self::TopTagged(rest.u64()?, name(rest)?),
             0x3b => Self::Schedule(name(rest)?),
             0x3c => Self::Firing(name(rest)?),
             0x3d => {

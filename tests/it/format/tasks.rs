@@ -285,9 +285,9 @@ fn tags(
         }
     }
     for (tag, count) in counts {
-        derived.insert(Key::TagCount(tag.clone()), count.to_be_bytes().to_vec());
+        derived.insert(Key::TaggedCount(tag.clone()), count.to_be_bytes().to_vec());
         if count > 1 {
-            derived.insert(Key::TopTag(u64::MAX - count, tag.clone()), Vec::new());
+            derived.insert(Key::TopTagged(u64::MAX - count, tag.clone()), Vec::new());
         }
     }
     Ok(())
@@ -353,7 +353,7 @@ impl Contents {
         contents.tags = sorted.tags;
         // Those of tasks that are to be cleared are still there, and counted.
         if !cleared.is_empty() {
-            let is_count = |key: &Key| matches!(key, Key::TagCount(_) | Key::TopTag(..));
+            let is_count = |key: &Key| matches!(key, Key::TaggedCount(_) | Key::TopTagged(..));
             index.retain(|key, _| !is_count(key));
             derived.retain(|key, _| !is_count(key));
         }
@@ -403,7 +403,7 @@ impl Key {
             | Self::OfKind(run, ..)
             | Self::Kept(run, _)
             | Self::Failed(_, _, run, _) => *run,
-            Self::OfQueue(..) | Self::Tagged(..) | Self::TagCount(_) | Self::TopTag(..) => 0,
+            Self::OfQueue(..) | Self::Tagged(..) | Self::TaggedCount(_) | Self::TopTagged(..) => 0,
             Self::Fire { .. } => 0,
             key => panic!("{key:?} is in no index"),
         }

@@ -115,9 +115,7 @@ impl Model {
     /// that needs all. Until then a close may return the tasks, uncharged.
     pub(super) fn end_graces_before(&mut self, step: &Step, picked: &Picked) {
         match step {
-            Step::Tick | Step::Look | Step::Join { .. } | Step::TakeFrom { .. } => {
-                self.end_graces(&|_| true);
-            }
+            Step::Tick | Step::Look | Step::Join { .. } => self.end_graces(&|_| true),
             // It looks for a session that is open first.
             Step::Adopt { who, of } if *who == NAMELESS || self.has_session(*of) => {}
             Step::Adopt { .. } => self.end_graces(&|_| true),

@@ -156,7 +156,7 @@ impl World {
     }
 
     /// The tasks of each tag, and the tags of two or more. Each is counted as it is listed.
-    fn tags(&mut self) -> Result<(BTreeMap<String, Vec<TaskId>>, Vec<(String, u64)>)> {
+    fn tags(&mut self) -> Result<Tagged<TaskId>> {
         let mut tagged = BTreeMap::new();
         for tag in (0..TAGS).map(tag_name) {
             let ids = self.queue().tagged(&tag).map(|task| Ok(task?.id));

@@ -61,7 +61,8 @@ fn a_move_writes_one_row_for_each_tag_and_an_unchanged_tag_none() {
     let (which, changes) = (Which::ById(id), Changes::default());
     let step = Move { from, to, which, changes, others_wait: false };
     let (_, rows) = written(&Rows::of(&queue), &step);
-    let counts = [Tag::Tagged, Tag::TaskTags, Tag::TagCount, Tag::TopTag].map(|tag| of(&rows, tag));
+    let counts =
+        [Tag::Tagged, Tag::TaskTags, Tag::TaggedCount, Tag::TopTagged].map(|tag| of(&rows, tag));
     assert_eq!(counts, [10, 0, 0, 0]);
     let step = Move { to: from, ..step };
     let (_, rows) = written(&Rows::of(&queue), &step);
@@ -69,7 +70,7 @@ fn a_move_writes_one_row_for_each_tag_and_an_unchanged_tag_none() {
     // One more tag is one more row of each kind.
     let (tube, which, tags) = (from, Logged::ById(id), &["new", "1"][..]);
     let (after, rows) = written(&Rows::of(&queue), &TagTask { tube, which, tags, is_added: true });
-    assert_eq!((after.len(), of(&rows, Tag::Tagged), of(&rows, Tag::TagCount)), (11, 1, 1));
+    assert_eq!((after.len(), of(&rows, Tag::Tagged), of(&rows, Tag::TaggedCount)), (11, 1, 1));
 }
 
 /// Tasks with many tags took 64 times as long as others, in one step.
@@ -131,7 +132,7 @@ fn no_op_counts_the_tasks_of_a_tag_and_a_repair_does() {
         let (tube, which, tags) = (first.number, Logged::ById(id), &["red"][..]);
         let (after, of_rows) = written(&rows, &TagTask { tube, which, tags, is_added: true });
         assert_eq!((after.len(), of(&of_rows, Tag::Tagged)), (1, 1));
-        assert_eq!(of(&of_rows, Tag::TagCount) + of(&of_rows, Tag::TopTag), 0, "it stays");
+        assert_eq!(of(&of_rows, Tag::TaggedCount) + of(&of_rows, Tag::TopTagged), 0, "it stays");
         let error = tag_counts::tasks(&rows, "red").unwrap_err();
         assert!(error.kind() == ErrorKind::Damaged && error.to_string().contains("call repair"));
         rows.reads.get()
