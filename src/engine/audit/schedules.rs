@@ -39,9 +39,12 @@ pub(super) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
         names.insert(name);
     })?;
     walk(view, Range::of(Tag::Firing), report, |(met, _), report| {
-        if !key::name_of_schedule(&met).is_some_and(|name| names.contains(name)) {
+        let name = key::name_of_schedule(&met);
+        if !name.is_some_and(|name| names.contains(name)) {
             let line = format!("Firing: a row without a schedule: {met:02x?}");
-            report(Finding::new(line, Fix::Remove(met)));
+            let own = name.map(key::schedule);
+            let finding = Finding::new(line, Fix::Remove(met));
+            report(own.into_iter().fold(finding, Finding::beside));
         }
     })?;
     for (name, fires) in fires {

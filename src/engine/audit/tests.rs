@@ -213,6 +213,12 @@ fn filled() -> Rows {
     }
     followed.take().unwrap().detach();
     queue.track(buried).unwrap();
+    let planned = queue.tube("planned").unwrap();
+    for name in ["plan", "paused"] {
+        let plan = queue.schedule(name).every(HOUR).offset(HOUR).to(&planned);
+        plan.payload(b"again").make().unwrap().run_now().unwrap();
+    }
+    queue.schedule_named("paused").pause().unwrap();
     let mut rows = Rows::of(&queue);
     follows(&mut rows);
     drop((ada, bob));
@@ -378,7 +384,34 @@ fn drop_payload(rows: &mut Rows, at: Key, payload: PayloadPlace<'_>) {
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
-    let faults: [(&str, Spoil); 59] = [
+    let faults: [(&str, Spoil); 67] = [
+        ("Schedule: it cannot be read and is lost", |rows| {
+            rows.set(key::schedule("plan"), Value::from([1]));
+        }),
+        ("Firing: a row without a schedule", |rows| {
+            rows.rows.remove(&key::schedule("paused"));
+        }),
+        ("Fire: a row without a schedule", |rows| {
+            rows.rows.remove(&key::schedule("plan"));
+        }),
+        ("how far it has come is damaged, not its copy", |rows| {
+            rows.set(key::firing("plan"), Value::from([1]));
+        }),
+        ("how far it has come is lost, and it is paused", |rows| {
+            rows.rows.remove(&key::firing("paused"));
+        }),
+        ("Fire: \"paused\" does not fire then", |rows| {
+            let row = rows.rows[&key::firing("paused")].clone().unwrap();
+            rows.set(key::fire(1, key::FireClock::Queue, 7, "paused"), row);
+        }),
+        ("Fire: a wrong copy of how far \"plan\" has come", |rows| {
+            let key = rows.keys(Tag::Fire).remove(0);
+            rows.set(key, Value::from([1]));
+        }),
+        ("schedule \"plan\": the row of its next fire is missing", |rows| {
+            let key = rows.keys(Tag::Fire).remove(0);
+            rows.rows.remove(&key);
+        }),
         ("the row of its tags is missing", |rows| {
             let key = rows.keys(Tag::TaskTags).remove(0);
             rows.rows.remove(&key);
