@@ -92,9 +92,10 @@ setters! {
 impl<'a, T: ?Sized> NewSchedule<'a, T> {
     /// Fires when the wall clock of its [zone](NewSchedule::zone) fits this text of five fields:
     /// minute, hour, day of the month, month, day of the week. If both days are given and none
-    /// begins with `*`, one of them is enough. Names as `@daily` and the signs `L`, `W` and `#` are
-    /// refused. It needs the feature `cron`. A local time that a change of the clocks leaves out
-    /// fires at that change; one that comes twice fires the first time.
+    /// begins with `*`, one of them is enough. `@hourly`, `@daily`, `@midnight`, `@weekly`,
+    /// `@monthly`, `@yearly` and `@annually` are texts too; `L`, `W` and `#` are refused. It needs
+    /// the feature `cron`. A local time that a change of the clocks leaves out fires at that
+    /// change; one that comes twice fires the first time.
     pub fn cron(mut self, text: &str) -> Self {
         self.terms.cron = Some(text.to_owned());
         self

@@ -207,7 +207,7 @@ impl Schedule {
     }
 
     /// The nominal times of its next fires, at most so many, and at most 1000. None while it is
-    /// paused.
+    /// paused or stands still.
     ///
     /// ```
     /// use std::time::Duration;
@@ -347,7 +347,7 @@ impl Schedule {
     ///
     /// # Errors
     /// As [`info`](Schedule::info); [`Full`](ErrorKind::Full); [`KeyExists`](ErrorKind::KeyExists)
-    /// if a task that another put has brought has its key;
+    /// if tasks that other puts have brought have the next eight keys;
     /// [`TubeNotFound`](ErrorKind::TubeNotFound) if its tube was dropped;
     /// [`DiskFull`](ErrorKind::DiskFull); [`Unknown`](ErrorKind::Unknown) if the sync failed.
     pub fn run_now(&self) -> Result<TaskId> {

@@ -179,6 +179,8 @@ impl WorkOff {
         let mut left = self.most;
         let (next, _) = fire::work_off(ctx, self.tube, &mut left)?;
         ctx.effects().worked_off = Some((self.tube, next));
+        // One may stay where it is in the scan, with more fires to be passed over.
+        let next = next.earlier(ctx.effects().added_deadlines(self.tube));
         Ok(!ctx.is_full() && next.is_due(true, ctx.now))
     }
 }

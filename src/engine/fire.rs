@@ -7,6 +7,7 @@ use crate::engine::effects::NextDue;
 use crate::engine::new_row::{Extras, NewRow};
 use crate::engine::put::PutTasks;
 use crate::engine::schedules::{self, StoredSchedule};
+use crate::engine::set_back::go_ahead;
 use crate::engine::stored::TaskState;
 use crate::engine::timing::{self, FireTimes};
 use crate::engine::tube_cache::TubeRef;
@@ -82,6 +83,8 @@ fn fall_due(
             return Ok(false);
         }
     };
+    *left = left.saturating_sub(usize::from(after.firing.ahead.is_some()));
+    go_ahead(&mut after.firing, now);
     while after.firing.next <= now && *left > 0 && !ctx.is_sweep_long() {
         let FiringRow { next, gap, .. } = after.firing;
         let step = timing::step(&times, row.missed, (next, gap), now);

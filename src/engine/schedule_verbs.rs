@@ -12,7 +12,7 @@ use crate::format::row::{ChildTerms, FiringRow, ScheduleRow};
 use crate::words::clock::NEVER;
 use crate::words::cron::CronText;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::CRON_BYTES_MAX;
+use crate::words::limits::{CRON_BYTES_MAX, FIRE_KEYS_MAX};
 use crate::words::numbers::Numbers;
 use crate::words::schedule::{Missed, Overlap, Timing, check_missed, check_name, check_payload};
 use crate::words::tags::check as check_tags;
@@ -175,6 +175,7 @@ impl Op for MakeSchedule<'_> {
                 next: first(ctx, &row, row.offset)?,
                 is_fresh: true,
                 gap: None,
+                ahead: None,
                 ..changed(before, &row)
             },
             None => FiringRow::first(first(ctx, &row, row.offset)?),
@@ -204,12 +205,13 @@ fn first(ctx: &OpContext<'_>, row: &ScheduleRow, offset: u64) -> Result<u64> {
     Ok(next)
 }
 
-/// How far a schedule has come that gets this row, whose timing can be read.
+/// How far a schedule has come that gets this row.
 fn changed(before: &StoredSchedule, row: &ScheduleRow) -> FiringRow {
     let old = &before.row;
-    let mut firing = FiringRow { is_refused: false, ..before.firing.clone() };
+    let is_refused = before.firing.is_refused && FireTimes::of(&row.timing).is_err();
+    let mut firing = FiringRow { is_refused, ..before.firing.clone() };
     if (&old.timing, old.missed) != (&row.timing, row.missed) {
-        firing.gap = None;
+        (firing.gap, firing.ahead) = (None, None);
     }
     if old.tube != row.tube && firing.last > 0 {
         let last = firing.last_tube.unwrap_or(old.tube);
@@ -250,6 +252,8 @@ impl Op for UpdateSchedule<'_> {
                 let next = if firing.is_fresh { next.max(firing.next) } else { next };
                 FiringRow { next, ..firing }
             }
+            // One that never fires again stays so, unless its timing changes.
+            (old, new) if old == new => firing,
             _ => FiringRow { next: first(ctx, &row, 0)?, is_fresh: true, ..firing },
         };
         let after = StoredSchedule { row, firing };
@@ -373,7 +377,14 @@ impl Op for RunSchedule<'_> {
         let before = schedules::named(ctx, self.name)?;
         let mut after = before.clone();
         let nominal = timing::now_of(&before.row.timing, ctx.now);
-        let id = fire::make_child(ctx, self.name, &mut after, nominal)??;
+        let mut made = fire::make_child(ctx, self.name, &mut after, nominal)?;
+        for _ in 1..FIRE_KEYS_MAX {
+            if !made.as_ref().is_err_and(|error| error.kind() == ErrorKind::KeyExists) {
+                break;
+            }
+            made = fire::make_child(ctx, self.name, &mut after, nominal)?;
+        }
+        let id = made?;
         write(ctx, self.name, Some(&before), &after)?;
         Ok(id)
     }

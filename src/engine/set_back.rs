@@ -1,5 +1,6 @@
-//! Schedules whose next fire was looked for by a wall clock that was wrong: they begin at the first
-//! fire after now. If fewer than two fires would come before it, it waits: none comes twice.
+//! Schedules whose next fire is far ahead of the wall clock. Either the clock was ahead when it was
+//! looked for, or the clock is behind now. So they fire from now on, and the fire that they had is
+//! kept: if the clock comes back to it, they go on there, and no fire comes twice.
 
 use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::schedules;
@@ -7,20 +8,28 @@ use crate::engine::timing::{self, FireTimes};
 use crate::format::key::{self, FireClock, Key, Range};
 use crate::format::row::{FiringRow, ScheduleRow};
 use crate::format::{Scan, Tag};
+use crate::words::clock::micros;
 use crate::words::error::Result;
-use crate::words::limits::SCHEDULES_OF_STEP;
+use crate::words::limits::{FIRE_AHEAD_MAX, SCHEDULES_OF_STEP};
 
-/// Moves the next fire of a schedule that has fired.
+/// Looks again for the next fire of a schedule.
 pub(crate) fn set_back(
     ctx: &OpContext<'_>,
     row: &ScheduleRow,
     (times, firing): (&FireTimes, &mut FiringRow),
 ) {
     let now = timing::now_of(&row.timing, ctx.now);
-    if !firing.is_fresh
-        && let Some(next) = times.set_back(firing.next, now)
-    {
-        (firing.next, firing.gap) = (next, None);
+    go_ahead(firing, now);
+    let offset = if firing.is_fresh { row.offset } else { 0 };
+    if let Some((next, ahead)) = times.set_back(firing.next, offset, now) {
+        (firing.next, firing.ahead, firing.gap) = (next, Some(ahead), None);
+    }
+}
+
+/// Goes on with the fire that a schedule had, once the clock is there again.
+pub(crate) fn go_ahead(firing: &mut FiringRow, now: u64) {
+    if let Some(ahead) = firing.ahead.filter(|ahead| ahead.from <= now) {
+        (firing.next, firing.ahead, firing.gap) = (ahead.next, None, None);
     }
 }
 
@@ -40,9 +49,12 @@ impl Op for SetBack {
         for _ in 0..SCHEDULES_OF_STEP {
             let Some((met, _)) = rows.next(ctx)? else { return Ok(None) };
             let Some((tube, clock, when, name)) = key::of_fire(&met) else { continue };
+            let far = ctx.now.wall.saturating_add(micros(FIRE_AHEAD_MAX));
             if clock == FireClock::Queue {
                 rows.skip_to(key::end_of(&key::fires_by(tube, clock)));
-            } else if when > ctx.now.wall {
+            } else if when <= far {
+                rows.skip_to(key::fire(tube, clock, far.saturating_add(1), ""));
+            } else {
                 of_one(ctx, name)?;
             }
         }

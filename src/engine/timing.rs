@@ -1,11 +1,11 @@
 //! When a schedule fires, as pure functions of its timing and the time: the first fire, what a fire
 //! that is due makes up for, and the one that follows. Reads no row and no clock.
 
-use crate::format::row::Gap;
+use crate::format::row::{Ahead, Gap};
 use crate::words::clock::{NEVER, Now, micros};
 use crate::words::cron::CronText;
 use crate::words::error::Result;
-use crate::words::limits::{CATCH_UP_MAX, SKIP_LATE_MAX};
+use crate::words::limits::{COUNTED_FIRES_MAX, FIRE_AHEAD_MAX, SKIP_LATE_MAX};
 use crate::words::schedule::{Missed, Timing};
 
 /// Two fires of a cron text are not closer.
@@ -81,12 +81,20 @@ impl FireTimes {
         }
     }
 
-    /// The first fire after now, if it and another one would come before the next one: the clock
-    /// was wrong when that was looked for.
-    pub(crate) fn set_back(&self, next: u64, now: u64) -> Option<u64> {
+    /// Looks again for the next fire of a cron text that has not fired before this time, if the one
+    /// it has is much farther ahead than the one after the first: the wall clock was wrong then, or
+    /// is wrong now. Its offset is that of one that has not fired yet.
+    pub(crate) fn set_back(&self, next: u64, offset: u64, now: u64) -> Option<(u64, Ahead)> {
         let Self::Cron(text) = self else { return None };
-        let first = text.after(now);
-        (next != NEVER && next > text.after(first)).then_some(first)
+        let far = |from: u64| from.saturating_add(micros(FIRE_AHEAD_MAX)) < next && next != NEVER;
+        if !far(now) {
+            return None;
+        }
+        let first = text.after(now.saturating_add(offset));
+        far(text.after(first)).then(|| {
+            let from = last_before(text, first, next).saturating_sub(offset);
+            (first, Ahead { next, from })
+        })
     }
 }
 
@@ -116,8 +124,10 @@ pub(crate) fn step(
         }
         (FireTimes::Every(_), Missed::CatchUp(most), _) => last_due(times, most, next, now),
         (FireTimes::Every(_), Missed::Skip | Missed::Coalesce, _) => last_due(times, 0, next, now),
-        (FireTimes::Cron(text), missed, Some(gap)) => through(text, kept(missed), (next, gap)),
-        (FireTimes::Cron(text), _, None) => {
+        (FireTimes::Cron(text), missed, Some(gap)) if is_sound(text, &gap, now) => {
+            through(text, kept(missed), (next, gap), now)
+        }
+        (FireTimes::Cron(text), ..) => {
             let following = text.after(next);
             if following <= now {
                 let until = last_before(text, following, now.saturating_add(1));
@@ -134,6 +144,14 @@ pub(crate) fn step(
             FireStep { missed: step.missed + 1, fire: None, ..step }
         }
         _ => step,
+    }
+}
+
+/// Whether the clock was not wrong when the fires that are due were looked at.
+fn is_sound(text: &CronText, gap: &Gap, now: u64) -> bool {
+    match gap.until {
+        0 => gap.to <= text.after(now),
+        until => until <= now,
     }
 }
 
@@ -159,14 +177,14 @@ fn last_due(times: &FireTimes, most: u32, next: u64, now: u64) -> FireStep {
 
 /// A step through the fires of a cron text that are due: it looks for the oldest one that is made,
 /// from the last one back, then passes over those before it, then makes them.
-fn through(text: &CronText, kept: u32, (next, gap): (u64, Gap)) -> FireStep {
+fn through(text: &CronText, kept: u32, (next, gap): (u64, Gap), now: u64) -> FireStep {
     let step = FireStep { missed: 0, fire: None, next, gap: None };
     if gap.found < kept && gap.to > next {
         let to = last_before(text, next, gap.to);
         return FireStep { gap: Some(Gap { to, found: gap.found + 1, ..gap }), ..step };
     }
     if next < gap.to {
-        let is_counted = gap.counted < CATCH_UP_MAX;
+        let is_counted = gap.counted < COUNTED_FIRES_MAX;
         let following = if is_counted { text.after(next).min(gap.to) } else { gap.to };
         let goes_on = following < gap.to || gap.to <= gap.until;
         let counted = gap.counted.saturating_add(1);
@@ -175,6 +193,11 @@ fn through(text: &CronText, kept: u32, (next, gap): (u64, Gap)) -> FireStep {
     }
     if next > gap.until {
         return step;
+    }
+    if next == gap.to && text.after(gap.until) <= now {
+        // More have fallen due since, as on a disk that was full: the last ones are other ones.
+        let until = last_before(text, gap.until, now.saturating_add(1));
+        return FireStep { gap: Some(Gap { counted: gap.counted, ..Gap::before(until) }), ..step };
     }
     let following = text.after(next);
     FireStep {
@@ -303,7 +326,7 @@ mod tests {
                 (steps, passed) = (steps + 1, passed + step.missed);
             }
             assert_eq!((fires.len(), at.1), (kept(missed) as usize, None), "{text}");
-            assert!(passed <= u64::from(CATCH_UP_MAX) && steps < 2000, "{text}: {steps}");
+            assert!(passed <= u64::from(COUNTED_FIRES_MAX) && steps < 2000, "{text}: {steps}");
             assert!(fires.windows(2).all(|two| times.following(two[0]) == two[1]), "{text}");
             assert_eq!(fires.last().map(|last| times.following(*last)), Some(at.0), "{text}");
         }

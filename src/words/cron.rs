@@ -82,6 +82,17 @@ mod with_feature {
     /// 2104 there is no leap year.
     const LOOKS: usize = 3;
 
+    /// Texts that have a name.
+    const NAMED: [(&str, &str); 7] = [
+        ("@hourly", "0 * * * *"),
+        ("@daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 1 *"),
+        ("@annually", "0 0 1 1 *"),
+    ];
+
     /// Reads a text and finds its zone.
     pub(super) fn read(text: &str, zone: &str) -> Result<Parts> {
         Ok((parsed(text)?, zone_of(zone)?))
@@ -108,10 +119,12 @@ mod with_feature {
             let text = format!("the cron text {text:?}: {fault}");
             Error::new(ErrorKind::Invalid).because(text)
         };
-        let fields: Vec<&str> = text.split_whitespace().collect();
+        let known = NAMED.iter().find(|(name, _)| *name == text.trim());
+        let fields: Vec<&str> = known.map_or(text, |(_, text)| text).split_whitespace().collect();
         let &[_, _, day, _, weekday] = fields.as_slice() else {
             return Err(invalid(
-                "it takes five fields: minute, hour, day of the month, month, day of the week",
+                "it takes five fields: minute, hour, day of the month, month, day of the week; or \
+                 one of @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually",
             ));
         };
         // The library does not find the last days of December.
@@ -211,6 +224,21 @@ mod with_feature {
             assert_eq!(found, ["2104-02-29T00:00:00Z"]);
         }
 
+        #[test]
+        fn a_text_that_has_a_name() {
+            for (name, expected) in [
+                ("@hourly", "2026-01-02T08:00:00Z"),
+                (" @daily", "2026-01-03T00:00:00Z"),
+                ("@midnight", "2026-01-03T00:00:00Z"),
+                ("@weekly", "2026-01-04T00:00:00Z"),
+                ("@monthly", "2026-02-01T00:00:00Z"),
+                ("@yearly", "2027-01-01T00:00:00Z"),
+                ("@annually", "2027-01-01T00:00:00Z"),
+            ] {
+                assert_eq!(fires(name, "UTC", "2026-01-02T07:30:00Z", 1), [expected], "{name}");
+            }
+        }
+
         /// 02:00 to 03:00 does not exist on 29 March 2026 in Berlin: at 01:00 UTC it is 03:00.
         #[test]
         fn a_local_time_that_is_left_out_fires_at_the_change() {
@@ -261,7 +289,7 @@ mod with_feature {
                 assert_eq!(error.kind(), ErrorKind::Invalid, "{text:?}");
                 assert!(error.to_string().contains("not supported"), "{error}");
             }
-            for text in ["@daily", "@hourly"] {
+            for text in ["@reboot", "@daily 0", "daily"] {
                 assert!(check(text, "UTC").unwrap_err().to_string().contains("five fields"));
             }
             check(" 0  0 1 JUL\tWED ", "UTC").unwrap();

@@ -35,6 +35,12 @@ pub(crate) const SCHEDULE_NAME_MAX: usize = LABEL_BYTES_MAX - 21;
 pub(crate) const SCHEDULE_PAYLOAD_MAX: usize = 16 << 10;
 /// Missed fires that a schedule makes up for, unless it makes up for all.
 pub(crate) const CATCH_UP_MAX: u32 = 1000;
+/// Missed fires of a cron text that are counted at once.
+pub(crate) const COUNTED_FIRES_MAX: u32 = 200;
+/// A schedule whose next fire is farther ahead than this is looked at when a clock may be wrong.
+pub(crate) const FIRE_AHEAD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Keys that a fire by hand steps over if other puts have brought tasks with them.
+pub(crate) const FIRE_KEYS_MAX: usize = 8;
 /// How late the last fire of a schedule that skips missed ones may be.
 pub(crate) const SKIP_LATE_MAX: Duration = Duration::from_secs(60);
 /// Bytes of the payload of a child that count as one more deadline of a sweep.

@@ -94,7 +94,7 @@ pub struct ScheduleInfo {
     /// one has the key `<name>-<children + 1>`.
     pub children: u64,
     /// How many fires have made no child. Of a cron text, of those that are missed at once at most
-    /// 1000 are counted.
+    /// 200 are counted.
     pub missed_fires: u64,
     /// The last child, also after it has ended.
     pub last: Option<TaskId>,

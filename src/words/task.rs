@@ -211,7 +211,8 @@ pub enum Cause {
     SetSchedule,
     /// A schedule was removed.
     RemoveSchedule,
-    /// A fire of a schedule has made no task, see [`Event::message`](crate::Event::message).
+    /// A fire of a schedule has made no task, or this build cannot read its cron text, so that it
+    /// stands still: see [`Event::message`](crate::Event::message).
     MissedFire,
 }
 

@@ -56,10 +56,10 @@ fn the_last_child_stays_unless_another_replaces_it() {
     assert_eq!((kind(made.run_now()), made.info().unwrap().missed_fires), (ErrorKind::Full, 1));
     assert_eq!(keys(&other), ["s-3"]);
 
-    // Another task has the key.
+    // Another task has the key, and the room.
     assert_eq!(drain(&tube), "mine");
     tube.task(b"mine").key("s-4").put().unwrap();
-    assert_eq!(kind(made.run_now()), ErrorKind::KeyExists);
+    assert_eq!(kind(made.run_now()), ErrorKind::Full);
     assert_eq!(keys(&other), ["s-3"]);
     // Its tube is gone.
     queue.force_drop_tube("small").unwrap();
@@ -174,6 +174,24 @@ fn a_schedule_that_moves_loses_no_fire() {
     assert_eq!(queue.check().unwrap(), Vec::<String>::new());
 }
 
+/// A child by hand steps over keys that other puts have brought.
+#[test]
+fn a_fire_by_hand_steps_over_keys_that_are_taken() {
+    let (queue, tube, _) = queue();
+    let made = queue.schedule("s").every(MINUTE).to(&tube).make().unwrap();
+    for number in 1..=7 {
+        tube.task(b"").key(format!("s-{number}").as_str()).put().unwrap();
+    }
+    made.run_now().unwrap();
+    assert_eq!(keys(&tube).last().map(String::as_str), Some("s-8"));
+    assert_eq!(made.info().unwrap().children, 8);
+    for number in 9..=20 {
+        tube.task(b"").key(format!("s-{number}").as_str()).put().unwrap();
+    }
+    assert_eq!(made.run_now().unwrap_err().kind(), ErrorKind::KeyExists);
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+}
+
 #[cfg(feature = "cron")]
 mod by_the_wall_clock {
     use super::*;
@@ -208,12 +226,12 @@ mod by_the_wall_clock {
             let expected: Vec<_> = (0..expected).rev().map(|back| last - back * 60).collect();
             assert_eq!(times(&tube), expected);
             let info = made.unwrap().info().unwrap();
-            assert_eq!((info.missed_fires, info.next), (1000, Some(at(NEW_YEAR + 365 * DAY))));
+            assert_eq!((info.missed_fires, info.next), (200, Some(at(NEW_YEAR + 365 * DAY))));
             assert_eq!(queue.check().unwrap(), Vec::<String>::new());
         }
     }
 
-    /// Those of a gap are counted up to a thousand, and the next one is after now.
+    /// Those of a gap are counted up to two hundred, and the next one is after now.
     #[test]
     fn many_missed_fires_of_a_full_tube_are_counted() {
         let (queue, _, clock) = utc();
@@ -226,7 +244,7 @@ mod by_the_wall_clock {
         clock.advance(secs(30 * DAY));
         let info = made.info().unwrap();
         let next = Some(at(NEW_YEAR + 30 * DAY + 3720));
-        assert_eq!((info.missed_fires, info.next), (29 + 1 + 1000, next));
+        assert_eq!((info.missed_fires, info.next), (29 + 1 + 200, next));
     }
 
     #[test]
@@ -303,5 +321,90 @@ mod by_the_wall_clock {
         assert_eq!(queue.check().unwrap(), Vec::<String>::new());
         queue.close().unwrap();
         drop(home);
+    }
+
+    /// A machine whose clock begins in 1970, or hours ago, until it has asked the network.
+    #[test]
+    fn a_wall_clock_that_is_behind_for_a_moment_makes_no_fire_twice() {
+        for missed in [Missed::Coalesce, Missed::Skip, Missed::CatchUp(9), ALL] {
+            let (home, path) = home();
+            let clock = ManualClock::at(at(NEW_YEAR));
+            let open = || Queue::builder().clock(clock.clone()).by_hand(true).open(&path).unwrap();
+            let mut queue = open();
+            let make = |queue: &Queue, name: &str, text: &str| {
+                let tube = queue.tube("t").unwrap();
+                queue.schedule(name).cron(text).missed(missed).to(&tube).make().unwrap();
+            };
+            let check = |queue: &Queue, children: u64| {
+                assert_eq!(queue.tube("t").unwrap().len().unwrap(), children, "{missed:?}");
+                for (name, next) in [("day", DAY + 9 * 3600), ("quarter", 9 * 3600 + 900)] {
+                    let info = queue.schedule_named(name).info().unwrap();
+                    let expected = (0, Some(at(NEW_YEAR + next)));
+                    assert_eq!((info.missed_fires, info.next), expected, "{missed:?} {name}");
+                }
+                assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+            };
+            make(&queue, "day", "0 9 * * *");
+            make(&queue, "quarter", "*/15 9 * * *");
+            make(&queue, "year", "0 0 2 1 *");
+            clock.set_wall(at(NEW_YEAR + 9 * 3600));
+            check(&queue, 2);
+            for wall in [0, 1, NEW_YEAR - 300 * DAY, NEW_YEAR - DAY, NEW_YEAR + 7 * 3600] {
+                queue.close().unwrap();
+                clock.set_wall(at(wall));
+                queue = open();
+                make(&queue, "day", "0 9 * * *");
+                clock.set_wall(at(NEW_YEAR + 9 * 3600 + 60));
+                check(&queue, 2);
+            }
+            // Where the clock stays behind, it is by that clock.
+            queue.close().unwrap();
+            clock.set_wall(at(0));
+            queue = open();
+            clock.set_wall(at(9 * 3600));
+            assert_eq!(queue.tube("t").unwrap().len().unwrap(), 4);
+            clock.set_wall(at(NEW_YEAR + 9 * 3600 + 60));
+            check(&queue, 4);
+            queue.close().unwrap();
+            drop(home);
+        }
+    }
+
+    /// What is first made while the clock is ahead does not wait until then.
+    #[test]
+    fn one_that_was_made_by_a_clock_that_was_ahead_fires_from_now_on() {
+        let (home, path) = home();
+        let clock = ManualClock::at(at(NEW_YEAR + 3650 * DAY));
+        let open = || Queue::builder().clock(clock.clone()).by_hand(true).open(&path).unwrap();
+        let queue = open();
+        let tube = queue.tube("t").unwrap();
+        queue.schedule("a").cron("0 9 * * *").to(&tube).make().unwrap();
+        let late = queue.schedule("b").cron("0 9 * * *").offset(secs(3 * DAY)).to(&tube);
+        late.make().unwrap();
+        drop(tube);
+        queue.close().unwrap();
+        clock.set_wall(at(NEW_YEAR));
+        let queue = open();
+        let hours = |hours: u64| [at(NEW_YEAR + hours * 3600)];
+        assert_eq!(queue.schedule_named("a").next(1).unwrap(), hours(9));
+        assert_eq!(queue.schedule_named("b").next(1).unwrap(), hours(3 * 24 + 9));
+        clock.set_wall(at(NEW_YEAR + 4 * DAY));
+        assert_eq!(times(&queue.tube("t").unwrap()), [3 * DAY + 9 * 3600; 2]);
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+        queue.close().unwrap();
+        drop(home);
+    }
+
+    /// The fires of a tube that was dropped are passed over to the end.
+    #[test]
+    fn fires_of_a_dropped_tube_are_all_missed() {
+        let (queue, tube, clock) = utc();
+        let schedule = queue.schedule("s").cron("* * * * *").missed(Missed::CatchUp(300));
+        let made = schedule.to(&tube).make().unwrap();
+        queue.drop_tube("t").unwrap();
+        clock.advance(secs(30 * DAY));
+        queue.tick().unwrap();
+        assert_eq!(made.info().unwrap().next, Some(at(NEW_YEAR + 30 * DAY + 60)));
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
     }
 }
