@@ -84,7 +84,7 @@ fn fall_due(
         }
     };
     *left = left.saturating_sub(usize::from(after.firing.ahead.is_some()));
-    go_ahead(&mut after.firing, now);
+    go_ahead(&mut after.firing, &times, now);
     while after.firing.next <= now && *left > 0 && !ctx.is_sweep_long() {
         let FiringRow { next, gap, .. } = after.firing;
         let step = timing::step(&times, row.missed, (next, gap), now);

@@ -3,7 +3,7 @@
 use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::fire;
 use crate::engine::schedules::{self, StoredSchedule, publish, write};
-use crate::engine::set_back::set_back;
+use crate::engine::set_back::{go_ahead, set_back};
 use crate::engine::timing::{self, FireTimes};
 use crate::format::View;
 use crate::format::feature::SCHEDULES;
@@ -211,7 +211,10 @@ fn changed(before: &StoredSchedule, row: &ScheduleRow) -> FiringRow {
     let is_refused = before.firing.is_refused && FireTimes::of(&row.timing).is_err();
     let mut firing = FiringRow { is_refused, ..before.firing.clone() };
     if (&old.timing, old.missed) != (&row.timing, row.missed) {
-        (firing.gap, firing.ahead) = (None, None);
+        firing.gap = None;
+    }
+    if old.timing != row.timing {
+        firing.ahead = None;
     }
     if old.tube != row.tube && firing.last > 0 {
         let last = firing.last_tube.unwrap_or(old.tube);
@@ -292,6 +295,7 @@ impl Op for PauseSchedule<'_> {
             let now = timing::now_of(&after.row.timing, ctx.now);
             let (firing, times) = (&mut after.firing, FireTimes::of(&after.row.timing)?);
             (firing.is_refused, firing.gap) = (false, None);
+            go_ahead(firing, &times, now);
             // Those of the pause are not missed: none was due.
             firing.next = match firing.next {
                 NEVER => times.first(now),

@@ -19,17 +19,27 @@ pub(crate) fn set_back(
     (times, firing): (&FireTimes, &mut FiringRow),
 ) {
     let now = timing::now_of(&row.timing, ctx.now);
-    go_ahead(firing, now);
+    go_ahead(firing, times, now);
     let offset = if firing.is_fresh { row.offset } else { 0 };
-    if let Some((next, ahead)) = times.set_back(firing.next, offset, now) {
-        (firing.next, firing.ahead, firing.gap) = (next, Some(ahead), None);
+    if let Some(next) = times.before(firing.next, offset, now) {
+        // Of two that are ahead, the farther one: the clock may be behind more than once.
+        firing.ahead = firing.ahead.max(Some(firing.next));
+        (firing.next, firing.gap) = (next, None);
     }
 }
 
-/// Goes on with the fire that a schedule had, once the clock is there again.
-pub(crate) fn go_ahead(firing: &mut FiringRow, now: u64) {
-    if let Some(ahead) = firing.ahead.filter(|ahead| ahead.from <= now) {
-        (firing.next, firing.ahead, firing.gap) = (ahead.next, None, None);
+/// Goes on with the fire that a schedule had, once the clock is nearer to it than to the next one.
+/// The clock was behind then, and makes up for nothing. It may be set in more than one step.
+pub(crate) fn go_ahead(firing: &mut FiringRow, times: &FireTimes, now: u64) {
+    let Some(ahead) = firing.ahead else { return };
+    if ahead <= firing.next {
+        firing.ahead = None;
+    } else if now.saturating_sub(firing.next) > ahead.saturating_sub(now) {
+        match times.before(ahead, 0, now) {
+            Some(next) => firing.next = next,
+            None => (firing.next, firing.ahead) = (ahead, None),
+        }
+        firing.gap = None;
     }
 }
 

@@ -1,7 +1,7 @@
 //! When a schedule fires, as pure functions of its timing and the time: the first fire, what a fire
 //! that is due makes up for, and the one that follows. Reads no row and no clock.
 
-use crate::format::row::{Ahead, Gap};
+use crate::format::row::Gap;
 use crate::words::clock::{NEVER, Now, micros};
 use crate::words::cron::CronText;
 use crate::words::error::Result;
@@ -10,6 +10,9 @@ use crate::words::schedule::{Missed, Timing};
 
 /// Two fires of a cron text are not closer.
 const MINUTE: u64 = 60_000_000;
+
+/// What falls due for so long while other schedules have their turns is made up for later.
+const MADE_UP_LATE: u64 = 60 * MINUTE;
 
 /// A timing that fires are asked of. A cron text is read once for many of them.
 pub(crate) enum FireTimes {
@@ -81,20 +84,25 @@ impl FireTimes {
         }
     }
 
-    /// Looks again for the next fire of a cron text that has not fired before this time, if the one
-    /// it has is much farther ahead than the one after the first: the wall clock was wrong then, or
-    /// is wrong now. Its offset is that of one that has not fired yet.
-    pub(crate) fn set_back(&self, next: u64, offset: u64, now: u64) -> Option<(u64, Ahead)> {
+    /// Whether what was due when these fires were looked at still is.
+    fn is_sound(&self, gap: &Gap, now: u64) -> bool {
+        match self {
+            Self::Every(_) => false,
+            Self::Cron(text) if gap.until == 0 => gap.to <= text.after(now),
+            Self::Cron(_) => gap.until <= now,
+        }
+    }
+
+    /// The first fire of a cron text after so long, if this one is much farther ahead: two fires,
+    /// and then a day, lie before it.
+    pub(crate) fn before(&self, next: u64, offset: u64, now: u64) -> Option<u64> {
         let Self::Cron(text) = self else { return None };
         let far = |from: u64| from.saturating_add(micros(FIRE_AHEAD_MAX)) < next && next != NEVER;
         if !far(now) {
             return None;
         }
         let first = text.after(now.saturating_add(offset));
-        far(text.after(first)).then(|| {
-            let from = last_before(text, first, next).saturating_sub(offset);
-            (first, Ahead { next, from })
-        })
+        far(text.after(first)).then_some(first)
     }
 }
 
@@ -118,16 +126,16 @@ pub(crate) fn step(
     (next, gap): (u64, Option<Gap>),
     now: u64,
 ) -> FireStep {
+    // The clock was wrong when the fires that are due were looked at.
+    let gap = gap.filter(|gap| times.is_sound(gap, now));
     let step = match (times, missed, gap) {
         (_, Missed::CatchUp(u32::MAX), None) => {
             FireStep { missed: 0, fire: Some(next), next: times.following(next), gap: None }
         }
         (FireTimes::Every(_), Missed::CatchUp(most), _) => last_due(times, most, next, now),
         (FireTimes::Every(_), Missed::Skip | Missed::Coalesce, _) => last_due(times, 0, next, now),
-        (FireTimes::Cron(text), missed, Some(gap)) if is_sound(text, &gap, now) => {
-            through(text, kept(missed), (next, gap), now)
-        }
-        (FireTimes::Cron(text), ..) => {
+        (FireTimes::Cron(text), missed, Some(gap)) => through(text, kept(missed), (next, gap), now),
+        (FireTimes::Cron(text), _, None) => {
             let following = text.after(next);
             if following <= now {
                 let until = last_before(text, following, now.saturating_add(1));
@@ -144,14 +152,6 @@ pub(crate) fn step(
             FireStep { missed: step.missed + 1, fire: None, ..step }
         }
         _ => step,
-    }
-}
-
-/// Whether the clock was not wrong when the fires that are due were looked at.
-fn is_sound(text: &CronText, gap: &Gap, now: u64) -> bool {
-    match gap.until {
-        0 => gap.to <= text.after(now),
-        until => until <= now,
     }
 }
 
@@ -194,8 +194,8 @@ fn through(text: &CronText, kept: u32, (next, gap): (u64, Gap), now: u64) -> Fir
     if next > gap.until {
         return step;
     }
-    if next == gap.to && text.after(gap.until) <= now {
-        // More have fallen due since, as on a disk that was full: the last ones are other ones.
+    if next == gap.to && text.after(gap.until).saturating_add(MADE_UP_LATE) <= now {
+        // Many more have fallen due since, as on a disk that was full: the last ones are others.
         let until = last_before(text, gap.until, now.saturating_add(1));
         return FireStep { gap: Some(Gap { counted: gap.counted, ..Gap::before(until) }), ..step };
     }
@@ -300,6 +300,29 @@ mod tests {
         assert_eq!(step, FireStep { missed: 0, fire: Some(5), next: NEVER, gap: None });
         assert_eq!(ahead(&long, 5, 9).unwrap(), [5]);
         assert_eq!(ahead(&Timing::Every(2), 5, 3).unwrap(), [5, 7, 9]);
+    }
+
+    /// What was looked at by a clock that was ahead is looked at again, and so is what fell due
+    /// during a long stop.
+    #[cfg(feature = "cron")]
+    #[test]
+    fn fires_that_were_looked_at_too_early_or_too_late() {
+        let daily = Timing::Cron { text: "0 0 * * *".into(), zone: "UTC".into() };
+        let (times, day) = (FireTimes::of(&daily).unwrap(), 24 * 60 * MINUTE);
+        let begun = |days: u64| Some(Gap::before(days * day));
+        for (missed, expected) in [(Missed::Coalesce, vec![9]), (Missed::CatchUp(1), vec![8, 9])] {
+            for gap in [None, begun(5), begun(100), Some(Gap::passed(100 * day))] {
+                let (mut at, mut fires) = ((day, gap), Vec::new());
+                while at.0 <= 9 * day + MINUTE {
+                    let step = step(&times, missed, at, 9 * day + 60 * MINUTE);
+                    at = (step.next, step.gap);
+                    fires.extend(step.fire.map(|nominal| nominal / day));
+                }
+                assert_eq!(fires, expected, "{missed:?} {gap:?}");
+            }
+        }
+        let all = |gap: Gap| step(&times, Missed::CatchUp(u32::MAX), (day, Some(gap)), 9 * day);
+        assert_eq!(all(Gap::passed(100 * day)).fire, Some(day));
     }
 
     /// However many are due, a step asks the library a few times.

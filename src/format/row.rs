@@ -17,7 +17,7 @@ mod pending;
 
 pub(crate) use consumer::ConsumerRow;
 pub(crate) use done::DoneRow;
-pub(crate) use firing::{Ahead, FiringRow, Gap};
+pub(crate) use firing::{FiringRow, Gap};
 pub(crate) use history::{HistoryRow, StoredHistory};
 pub(crate) use pending::{EndedAt, PendingGroups, PendingOptions, PendingSum};
 pub(crate) use progress::{FailureRow, Homed, StoredHome, TaskProgress};

@@ -357,6 +357,22 @@ mod by_the_wall_clock {
                 clock.set_wall(at(NEW_YEAR + 9 * 3600 + 60));
                 check(&queue, 2);
             }
+            // In steps; and to a little before what it was, as a clock that was fast.
+            for wall in [NEW_YEAR - 400 * DAY, NEW_YEAR - 3 * DAY, NEW_YEAR + 9 * 3600 - 300] {
+                queue.close().unwrap();
+                clock.set_wall(at(0));
+                queue = open();
+                let other = if missed == ALL { Missed::Skip } else { ALL };
+                queue.schedule_named("day").update(|it| it.missed(other)).unwrap();
+                queue.schedule_named("day").update(|it| it.missed(missed)).unwrap();
+                clock.set_wall(at(wall));
+                assert_eq!(queue.tube("t").unwrap().len().unwrap(), 2, "{missed:?} {wall}");
+                queue.close().unwrap();
+                clock.set_wall(at(1000));
+                queue = open();
+                clock.set_wall(at(NEW_YEAR + 9 * 3600 + 60));
+                check(&queue, 2);
+            }
             // Where the clock stays behind, it is by that clock.
             queue.close().unwrap();
             clock.set_wall(at(0));
@@ -393,6 +409,27 @@ mod by_the_wall_clock {
         assert_eq!(queue.check().unwrap(), Vec::<String>::new());
         queue.close().unwrap();
         drop(home);
+    }
+
+    /// The fires of a pause are not missed, also where the clock was ahead before it.
+    #[test]
+    fn a_pause_over_a_fire_that_was_ahead_misses_nothing() {
+        let (queue, tube, clock) = utc();
+        let made = queue.schedule("s").cron("0 9 * * *").missed(ALL).to(&tube).make().unwrap();
+        clock.set_wall(at(NEW_YEAR + 30 * DAY));
+        assert_eq!(tube.len().unwrap(), 30);
+        clock.set_wall(at(NEW_YEAR));
+        made.pause().unwrap();
+        made.resume().unwrap();
+        assert_eq!(made.next(1).unwrap(), [at(NEW_YEAR + 9 * 3600)]);
+        clock.set_wall(at(NEW_YEAR + 5 * DAY));
+        assert_eq!(tube.len().unwrap(), 35);
+        made.pause().unwrap();
+        clock.set_wall(at(NEW_YEAR + 60 * DAY));
+        made.resume().unwrap();
+        assert_eq!(made.next(1).unwrap(), [at(NEW_YEAR + 60 * DAY + 9 * 3600)]);
+        assert_eq!((tube.len().unwrap(), made.info().unwrap().missed_fires), (35, 0));
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
     }
 
     /// The fires of a tube that was dropped are passed over to the end.

@@ -33,8 +33,9 @@ pub(crate) struct FiringRow {
     pub(crate) is_refused: bool,
     /// Whether it has not fired since its timing began.
     pub(crate) is_fresh: bool,
-    /// Of a cron text, after its next fire was looked for again.
-    pub(crate) ahead: Option<Ahead>,
+    /// Of a cron text whose next fire was looked for again as the wall clock was far behind it: the
+    /// one that it had. Which of the two clocks was wrong is known later.
+    pub(crate) ahead: Option<u64>,
     /// Fields of later versions.
     pub(crate) extension: Extension,
 }
@@ -51,16 +52,6 @@ pub(crate) struct Gap {
     pub(crate) found: u32,
     /// How many of those that are missed were counted.
     pub(crate) counted: u32,
-}
-
-/// The next fire that a schedule had before the wall clock was found far behind it. Which of the
-/// two clocks was wrong is known later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ahead {
-    pub(crate) next: u64,
-    /// A clock that comes to this time was wrong when it was behind: this is the time of the fire
-    /// before that one, or a lower one.
-    pub(crate) from: u64,
 }
 
 impl Gap {
@@ -126,10 +117,8 @@ impl FiringRow {
         if let Some(tube) = self.last_tube {
             set(LAST_TUBE, &tube.to_be_bytes());
         }
-        if let Some(ahead) = &self.ahead {
-            let mut field = Packer::new();
-            field.u64(ahead.next).u64(ahead.from);
-            set(AHEAD, &field.done());
+        if let Some(ahead) = self.ahead {
+            set(AHEAD, &ahead.to_be_bytes());
         }
         let flags = [(IS_REFUSED, self.is_refused), (IS_FRESH, self.is_fresh)];
         flags.into_iter().filter(|flag| flag.1).for_each(|(number, _)| set(number, &[]));
@@ -151,11 +140,7 @@ impl FiringRow {
             None => None,
         };
         let ahead = match extension.take(AHEAD) {
-            Some(field) => {
-                let mut field = Unpacker::new(&field);
-                let (next, from) = (field.u64()?, field.u64()?);
-                Some(field.end(Ahead { next, from })?)
-            }
+            Some(field) => Some(u64::from_be_bytes(field.try_into().ok()?)),
             None => None,
         };
         let mut flag = |number: u16| -> Option<bool> {
@@ -203,11 +188,11 @@ mod tests {
         assert_eq!(FiringRow::decode(bytes), Some(row.clone()));
         assert_eq!((row.due(), FiringRow::first(8).due()), (NEVER, 8));
         assert!((0..bytes.len()).all(|end| FiringRow::decode(&bytes[..end]).is_none()));
-        let fields = b"\0\x40\0\x01\0\x18\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x07\0\0\0\x02\0\0\0\x01\
+        let fields = b"\0\x38\0\x01\0\x18\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x07\0\0\0\x02\0\0\0\x01\
             \0\x02\0\x04\0\0\0\x09\0\x03\0\0\0\x04\0\0\
-            \0\x05\0\x10\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x08";
+            \0\x05\0\x08\0\0\0\0\0\0\0\x09";
         let gap = Some(Gap { to: 6, until: 7, found: 2, counted: 1 });
-        let ahead = Some(Ahead { next: 9, from: 8 });
+        let ahead = Some(9);
         let full = FiringRow {
             gap,
             last_tube: Some(9),

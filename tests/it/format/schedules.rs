@@ -93,10 +93,7 @@ impl Bytes<'_> {
                     2 => _ = rest.u32()?,
                     3 => stands_still = true,
                     4 => {}
-                    5 => {
-                        let (ahead, from) = (rest.u64()?, rest.u64()?);
-                        ensure(from < ahead, || format!("a fire ahead at {ahead} from {from}"))?;
-                    }
+                    5 => _ = rest.u64()?,
                     _ => return Err(format!("field {number} of a firing")),
                 }
                 rest.end()?;
