@@ -44,8 +44,9 @@ impl Queue {
     /// let sweep = queue.schedule("sweep").every(minute).to(&tube).payload(b"attic").make()?;
     ///
     /// let task = tube.take()?; // the first one comes at once
-    /// assert_eq!((&task[..], task.info()?.key.as_deref()), (&b"attic"[..], Some("sweep-1")));
-    /// assert_eq!(task.info()?.spawned_from.as_deref(), Some("sweep"));
+    /// let child = tube.peek(task.id())?;
+    /// assert_eq!((&task[..], child.key.as_deref()), (&b"attic"[..], Some("sweep-1")));
+    /// assert_eq!(child.spawned_from.as_deref(), Some("sweep"));
     /// task.ack()?;
     /// assert!(tube.try_take()?.is_none());
     /// clock.advance(minute);
