@@ -45,8 +45,7 @@ impl WorkOff {
     ) -> Self {
         let may_rank = known.known(tube).is_none_or(|it| it.row.options.lapse.is_ranked());
         let may_draw = may_rank || view.count(Range::of(Tag::Fire)) > 0;
-        let (in_transaction, has_fired) = (false, Cell::new(false));
-        Self { tube, most, sees_delays, in_transaction, may_draw, has_fired }
+        Self { most, sees_delays, may_draw, ..Self::of_dropped(tube) }
     }
 
     /// The fires that are due of a tube that was dropped.

@@ -1,6 +1,6 @@
 //! Schedules whose next fire is far ahead of the wall clock. Either the clock was ahead when it was
 //! looked for, or the clock is behind now. So they fire from now on, and the fire that they had is
-//! kept: if the clock comes back to it, they go on there, and no fire comes twice.
+//! kept: if the clock comes back to it they go on there, and make up for nothing.
 
 use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::schedules;

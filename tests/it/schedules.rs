@@ -583,12 +583,12 @@ fn a_cron_text_needs_the_feature() {
 }
 
 #[cfg(feature = "cron")]
-mod by_the_wall_clock {
+pub(crate) mod by_the_wall_clock {
     use super::*;
     use tubewell::Event;
 
     /// Seconds since the epoch.
-    fn at(seconds: u64) -> SystemTime {
+    pub(crate) fn at(seconds: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + secs(seconds)
     }
 
@@ -596,7 +596,12 @@ mod by_the_wall_clock {
     const SATURDAY: u64 = 1_774_695_600;
 
     fn berlin() -> (Queue, Tube, ManualClock) {
-        let clock = ManualClock::at(at(SATURDAY));
+        queue_at(SATURDAY)
+    }
+
+    /// A queue by hand, whose wall clock begins there.
+    pub(crate) fn queue_at(seconds: u64) -> (Queue, Tube, ManualClock) {
+        let clock = ManualClock::at(at(seconds));
         let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
         let tube = queue.tube("t").unwrap();
         (queue, tube, clock)

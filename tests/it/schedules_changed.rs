@@ -195,20 +195,14 @@ fn a_fire_by_hand_steps_over_keys_that_are_taken() {
 #[cfg(feature = "cron")]
 mod by_the_wall_clock {
     use super::*;
-
-    fn at(seconds: u64) -> SystemTime {
-        SystemTime::UNIX_EPOCH + secs(seconds)
-    }
+    use crate::schedules::by_the_wall_clock::{at, queue_at};
 
     /// 1 January 2026, 00:00 in UTC.
     const NEW_YEAR: u64 = 1_767_225_600;
     const DAY: u64 = 86_400;
 
     fn utc() -> (Queue, Tube, ManualClock) {
-        let clock = ManualClock::at(at(NEW_YEAR));
-        let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
-        let tube = queue.tube("t").unwrap();
-        (queue, tube, clock)
+        queue_at(NEW_YEAR)
     }
 
     fn times(tube: &Tube) -> Vec<u64> {
