@@ -141,6 +141,11 @@ impl Store {
     /// replay leads to the same rows.
     fn write_what_fits(&mut self) -> Result<()> {
         let dead = self.write_slices(true, 1)?;
+        // redb frees the pages of removed rows in the commit after the one that removes them. If
+        // the rows that are left never fit, that commit would never come. Where this one does not
+        // fit, the next checkpoint tries again.
+        let _ =
+            self.commit_to_base(|opening, _| BaseTransaction::begin(opening.clone())?.commit())?;
         let alive = self.write_slices(false, ADDS_MIN)?;
         self.rows.active.keep(|key, op| {
             let written = if op.is_remove() { &dead } else { &alive };
@@ -157,28 +162,45 @@ impl Store {
         // A slice that does not fit is not tried again with the same rows.
         let (mut last, mut most) = (None, rows.min(SLICE_ROWS));
         loop {
-            let Some(opening) = self.base.take().map(Base::into_opening) else { return Ok(last) };
-            let written = write_slice(&opening, &self.rows.active, dead, last.as_ref(), most)
-                .and_then(|written| Ok((written, Base::over(opening.clone())?)));
-            let fault = opening.health.fault();
-            match written {
-                Ok((written, base)) => {
-                    self.base = Some(base);
-                    if written.is_none() {
-                        return Ok(last);
-                    }
-                    last = written;
+            let from = last.as_ref();
+            let write = |opening: &_, rows: &_| write_slice(opening, rows, dead, from, most);
+            match self.commit_to_base(write)? {
+                Ok(None) => return Ok(last),
+                Ok(written) => last = written,
+                Err(error) if error.kind() != ErrorKind::DiskFull || most <= least => {
+                    return Ok(last);
                 }
-                Err(error) => {
-                    opening.health.detach();
-                    drop(opening);
-                    let error = self.recoverable(error, fault)?;
-                    self.reopen()?;
-                    if error.kind() != ErrorKind::DiskFull || most <= least {
-                        return Ok(last);
-                    }
-                    most = (most / 4).max(least);
-                }
+                Err(_) => most = (most / 4).max(least),
+            }
+        }
+    }
+
+    /// Commits to the base while no snapshot of it keeps redb from using the pages that are free.
+    /// If that fails, with the inner result, the base is opened again.
+    ///
+    /// # Errors
+    /// `Broken` if the store cannot continue.
+    fn commit_to_base<T>(
+        &mut self,
+        commit: impl FnOnce(&Arc<Opening>, &Layer) -> Result<T>,
+    ) -> Result<Result<T>> {
+        let Some(opening) = self.base.take().map(Base::into_opening) else {
+            return Ok(Err(Error::new(ErrorKind::Closed)));
+        };
+        let done = commit(&opening, &self.rows.active)
+            .and_then(|done| Ok((done, Base::over(opening.clone())?)));
+        let fault = opening.health.fault();
+        match done {
+            Ok((done, base)) => {
+                self.base = Some(base);
+                Ok(Ok(done))
+            }
+            Err(error) => {
+                opening.health.detach();
+                drop(opening);
+                let error = self.recoverable(error, fault)?;
+                self.reopen()?;
+                Ok(Err(error))
             }
         }
     }

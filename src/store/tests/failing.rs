@@ -61,6 +61,35 @@ fn full_disk(room: u64) {
     assert_eq!(numbers(&open(&disk).unwrap()), [1]);
 }
 
+/// A queue was emptied on a full disk while a reader had a snapshot of the base, and then no put
+/// came back: redb frees pages in a commit after the reader has gone, and each checkpoint from
+/// there on wanted more than the few pages that were free before, so that no commit came.
+#[test]
+fn pages_of_removed_rows_are_free_though_the_next_rows_do_not_fit() {
+    let disk = SimDisk::new(8);
+    let mut store = open(&disk).unwrap();
+    let mut number = 0;
+    disk.quota(Some(disk.blocks() + 600));
+    while !store.is_full() && write(&mut store, vec![add(number, &[3; 4000])]).is_ok() {
+        number += 1;
+    }
+    assert!(store.is_full(), "{number} rows went in");
+    let reader = store.base().unwrap().share();
+    for rows in numbers(&store).chunks(50) {
+        write(&mut store, rows.iter().copied().map(remove).collect()).unwrap();
+    }
+    // What the reader may read is not free, so each checkpoint takes other pages.
+    let is_refused = (0..1000).any(|number| {
+        write(&mut store, vec![add(number, &[3; 4000])]).unwrap();
+        store.checkpoint().is_err()
+    });
+    assert!(is_refused, "the pages of the reader are in use");
+    drop(reader);
+    let done: Vec<_> = (0..3).map(|_| store.checkpoint().is_ok()).collect();
+    assert!(done.contains(&true), "{done:?}");
+    checked(&mut store);
+}
+
 #[test]
 fn a_failed_checkpoint_brings_nothing_back() {
     // Slices had written rows that were then removed while the anchor stayed: after that, the
