@@ -79,8 +79,9 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let tunes = Rng::new(seed ^ 1 << 63);
     let tags = Rng::new(seed ^ 1 << 62);
     let (tracks, several) = (Rng::new(seed ^ 1 << 61), Rng::new(seed ^ 1 << 60));
+    let pauses = Rng::new(seed ^ 1 << 59);
     let kinds = [TubeKind::General; 4];
-    let mut maker = Maker { rng, payloads, tunes, tags, tracks, several, profile, kinds };
+    let mut maker = Maker { rng, payloads, tunes, tags, tracks, several, pauses, profile, kinds };
     // One to four tubes at the start; the rest are made later.
     let mut steps: Vec<_> = (0..=maker.rng.below(4) as u8).map(|tube| maker.create(tube)).collect();
     while steps.len() < profile.steps {
@@ -99,6 +100,11 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
             let best = maker.several.one_in(2);
             let count = if maker.several.one_in(3) { 1 + maker.several.below(5) as u8 } else { 1 };
             steps.push(Step::TakeFrom { best, count });
+        }
+        if maker.pauses.one_in(60) {
+            let tube = maker.pauses.of(&[0, 0, 0, 1, 1, 2, 3]);
+            let length = maker.pauses.of(&[0, 1, SECOND, 3 * SECOND, 60 * SECOND, EVER]);
+            steps.push(Step::PauseOut { tube, length });
         }
         if maker.tunes.one_in(150) {
             steps.extend(maker.adoption());
@@ -131,6 +137,8 @@ struct Maker {
     tracks: Rng,
     /// When tasks are taken from several tubes.
     several: Rng,
+    /// When a tube is paused and its leases end.
+    pauses: Rng,
     profile: Profile,
     /// The likely kind of each tube, so that refused options stay rare.
     kinds: [TubeKind; 4],

@@ -586,6 +586,11 @@ pub enum Step {
         /// None resumes it, [`EVER`] is without end.
         length: Option<u64>,
     },
+    /// Pauses it, and ends all leases on its tasks in the same call.
+    PauseOut {
+        tube: u8,
+        length: u64,
+    },
     /// Sets an option of a tube, or unsets it.
     Tune {
         tube: u8,
@@ -722,6 +727,7 @@ impl Step {
             | Self::ReleaseAll { tube }
             | Self::Truncate { tube }
             | Self::Pause { tube, .. }
+            | Self::PauseOut { tube, .. }
             | Self::Tune { tube, .. }
             | Self::DropTube { tube, .. } => Some(*tube),
             _ => None,

@@ -70,6 +70,7 @@ impl Model {
         | Step::ReleaseAll { tube }
         | Step::Truncate { tube }
         | Step::Pause { tube, .. }
+        | Step::PauseOut { tube, .. }
         | Step::Tune { tube, .. }
         | Step::DropTube { tube, .. }) = *step
         else {
@@ -301,20 +302,7 @@ impl Model {
                 self.update(one?, change);
             }
             Step::Peek { .. } => return Ok(Answer::Task(Box::new(self.seen(one?)))),
-            Step::ReleaseAll { .. } => {
-                let mut swept = 0;
-                let here = self.tasks.values().filter(in_tube).filter(taken);
-                for serial in here.map(|task| task.seen.serial).collect::<Vec<_>>() {
-                    self.note_swept(serial);
-                    let task = self.tasks.get_mut(&serial).unwrap();
-                    task.seen.attempts = task.seen.attempts.saturating_sub(1);
-                    ready(task);
-                    swept += 1;
-                }
-                let tube = self.tubes.get_mut(&tube).unwrap();
-                tube.calls[Call::Release as usize] = None;
-                tube.swept += swept;
-            }
+            Step::ReleaseAll { .. } => self.release_all(tube),
             Step::Truncate { .. } => {
                 let there = self.tasks.len();
                 self.tasks.retain(|_, task| task.tube != tube);
@@ -323,7 +311,14 @@ impl Model {
                 (tube.calls[Call::Delete as usize], tube.done) = (None, None);
                 return Ok(Answer::Count(gone as u64));
             }
-            Step::Pause { length: Some(0), .. } => return Err(vec![ErrorKind::Invalid]),
+            Step::Pause { length: Some(0), .. } | Step::PauseOut { length: 0, .. } => {
+                return Err(vec![ErrorKind::Invalid]);
+            }
+            Step::PauseOut { length, .. } => {
+                self.release_all(tube);
+                let end = self.time.queue.saturating_add(*length);
+                self.tubes.get_mut(&tube).unwrap().pause = Some(end);
+            }
             Step::Pause { length, .. } => {
                 let end = length.map(|length| self.time.queue.saturating_add(length));
                 self.tubes.get_mut(&tube).unwrap().pause = end;
@@ -359,6 +354,21 @@ impl Model {
             _ => {}
         }
         Ok(Answer::Done)
+    }
+
+    /// Ends all leases on the tasks of a tube. A sweep may return them later.
+    fn release_all(&mut self, no: u8) {
+        let taken = |task: &&Task| task.tube == no && task.seen.state == State::Taken;
+        let here: Vec<_> = self.tasks.values().filter(taken).map(|task| task.seen.serial).collect();
+        for serial in &here {
+            self.note_swept(*serial);
+            let task = self.tasks.get_mut(serial).unwrap();
+            task.seen.attempts = task.seen.attempts.saturating_sub(1);
+            ready(task);
+        }
+        let tube = self.tubes.get_mut(&no).unwrap();
+        tube.calls[Call::Release as usize] = None;
+        tube.swept += here.len() as u64;
     }
 
     /// The task that a step names by its id.

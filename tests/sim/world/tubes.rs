@@ -72,6 +72,7 @@ impl World {
         | Step::ReleaseAll { tube: no }
         | Step::Truncate { tube: no }
         | Step::Pause { tube: no, .. }
+        | Step::PauseOut { tube: no, .. }
         | Step::Tune { tube: no, .. }) = *step
         else {
             return Err(format!("no verb runs {step:?}"));
@@ -225,6 +226,10 @@ impl World {
                     true => done(tube.set(name, value)),
                     false => done(tube.unset(name).map(drop)),
                 }
+            }
+            Step::PauseOut { length: micros, .. } => {
+                let terms = PauseTerms::new().length(length(*micros)).time_out_running();
+                done(tube.pause_with(terms))
             }
             Step::Pause { length: Some(EVER), .. } => done(tube.pause()),
             Step::Pause { length: Some(micros), .. } => done(tube.pause_for(length(*micros))),
