@@ -141,6 +141,7 @@ fn apply(ctx: &mut OpContext<'_>, finding: &Planned) -> Mended {
         }
         Fix::Sum(sum) => correct(ctx, sum),
         Fix::Task(number, key) => tasks::bury(ctx, *number, key),
+        Fix::Double(keys) => tasks::remove_double(ctx, keys),
         Fix::Remains(number, id, keys) => tasks::bring_back(ctx, *number, *id, keys),
         Fix::Pieces(id, keys) => payloads::bring_back(ctx, (*id, finding.was_given), keys),
         Fix::RollBack(work) => payloads::roll_back(ctx, work),

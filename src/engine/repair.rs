@@ -11,7 +11,9 @@ use crate::engine::settle::buried;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{history, kinds, lookup, position, reports, retention, state_rows, tags};
+use crate::engine::{
+    history, kinds, lookup, position, query, reports, retention, state_rows, tags,
+};
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::row::{
     self, ConsumerRow, DelayedRow, DoneRow, Labels, PayloadPlace, TakenRow, TaskProgress, TaskRow,
@@ -171,9 +173,24 @@ fn lost_group(ctx: &OpContext<'_>, tube: &TubeEntry) -> Result<Option<String>> {
     Ok(None)
 }
 
+/// Whether another tube has a task of this id that can be read. Asks each tube, of which there may
+/// be many: only for a task that has no row of its own where it was met.
+fn is_elsewhere(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<bool> {
+    for number in query::numbers(ctx)?.into_iter().filter(|number| *number != tube.number) {
+        let Some(other) = query::sound_tube(ctx, number)? else { continue };
+        let found = lookup::find(ctx, &other, id);
+        match found.and_then(|(stored, _)| stored.whole(ctx, &other)) {
+            Err(error) if error.is_not_found() || error.kind() == ErrorKind::Damaged => {}
+            found => return found.map(|_| true),
+        }
+    }
+    Ok(false)
+}
+
 /// Buries a task. If its own row is damaged, a new one replaces it, with the payload if that is in
-/// pieces. If another row gives a state of the task, or a fresh task was put at another rank, the
-/// damage is in the key of the row, which is of another task that is not known: it stays as it is.
+/// pieces. If another row gives a state of the task, a fresh task was put at another rank, or the
+/// task is in another tube, the damage is in the key of the row, which is of another task that is
+/// not known: it stays as it is.
 fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Error) -> Result<()> {
     let Known { id, home, place, group, state } = known;
     let group = group.as_deref();
@@ -195,7 +212,10 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     let task = TaskRef { group, ..TaskRef::new(tube, id, (apart, place), &raw, row) };
     let own_state = state_rows::state_key(&task, &state);
     let is_misplaced = matches!(state, TaskState::Fresh(_)) && place != home.rank;
-    if is_misplaced || lookup::state_row(ctx, tube, id, own_state.as_ref())?.is_some() {
+    if is_misplaced
+        || lookup::state_row(ctx, tube, id, own_state.as_ref())?.is_some()
+        || own.is_none() && is_elsewhere(ctx, tube, id)?
+    {
         return Ok(());
     }
     let mut head = state.head().clone();

@@ -47,6 +47,8 @@ pub(crate) enum Fix {
     Sum(Sum),
     /// The task of this row, of the tube of this number, is damaged, or has no state.
     Task(u32, Key),
+    /// These rows are of a task that is in another tube: they go, and make no second one.
+    Double(Vec<Key>),
     /// Of a task of the tube of this number only these rows are left.
     Remains(u32, TaskId, Vec<Key>),
     /// Of a task only these pieces of its payload are left, and no row says in which tube it was.
@@ -98,7 +100,7 @@ impl Fix {
             Self::Counters(_) | Self::Twin(_) => Some(0),
             Self::Run(..) => Some(1),
             Self::Tube(..) => Some(Self::TUBES),
-            Self::Task(..) | Self::Remains(..) => Some(3),
+            Self::Task(..) | Self::Double(_) | Self::Remains(..) => Some(3),
             // Tasks are found by it.
             Self::Set(key, _) if key.first() == Some(&(Tag::Position as u8)) => Some(3),
             Self::Fresh(..)
@@ -142,7 +144,10 @@ impl Fix {
         match self {
             // Without it the task is not found.
             Self::Set(key, _) => key.first() == Some(&(Tag::Position as u8)),
-            fix => matches!(fix, Self::Task(..) | Self::Remains(..) | Self::Pieces(..)),
+            fix => matches!(
+                fix,
+                Self::Task(..) | Self::Double(_) | Self::Remains(..) | Self::Pieces(..)
+            ),
         }
     }
 }

@@ -232,6 +232,18 @@ fn write_state(
     Ok(Some(format!("{what}{left}")))
 }
 
+/// Removes rows of a task that is in another tube. What is beside it, under no tube, stays with it.
+pub(super) fn remove_double(ctx: &mut OpContext<'_>, keys: &[Key]) -> Mended {
+    let mut is_any = false;
+    for key in keys {
+        if ctx.row(key)?.is_some() {
+            ctx.remove(key::copy(key));
+            is_any = true;
+        }
+    }
+    Ok(is_any.then(|| "what stood here was removed, the task stays where it is".to_owned()))
+}
+
 /// Brings back a task of which only these rows are left. Of a task that never was they go.
 pub(super) fn bring_back(ctx: &mut OpContext<'_>, number: u32, id: TaskId, keys: &[Key]) -> Mended {
     if !was_given(ctx, id) {

@@ -1,12 +1,14 @@
 //! Each fault that a test can plant in a row of each tag is mended, and no task is lost: a missing
 //! row, an extra one, a damaged and a wrong value. Where something stays, the table says what.
 
+use super::super::strays::has_id;
 use super::edited::play;
 use super::{NOTHING, Rows, drop_payload, filled, is_swept};
 use crate::engine::audit::Fix;
 use crate::engine::context::{Repaired, Reserve};
 use crate::engine::effects::NextDue;
 use crate::engine::mend::{Mend, RepairPlan};
+use crate::engine::repair::Repair;
 use crate::engine::stored::TaskState;
 use crate::engine::sweep::Sweep;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
@@ -14,7 +16,8 @@ use crate::engine::{lookup, state_rows};
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::{PIECE_BYTES_MAX, PieceWork};
 use crate::format::row::PayloadPlace;
-use crate::format::{Tag, Value};
+use crate::format::{Tag, Value, View};
+use crate::words::error::DamagedRow;
 use crate::words::limits::FIXES_OF_OP;
 use crate::words::numbers::Numbers;
 use crate::words::task::TaskId;
@@ -110,10 +113,55 @@ enum Plant {
     Wrong,
     /// The value of another row of the tag, or none.
     Other,
+    /// Another row with the id of a task of another tube.
+    Double,
 }
 
-const PLANTS: [Plant; 5] =
-    [Plant::Missing, Plant::Extra, Plant::Damaged, Plant::Wrong, Plant::Other];
+const PLANTS: [Plant; 6] =
+    [Plant::Missing, Plant::Extra, Plant::Damaged, Plant::Wrong, Plant::Other, Plant::Double];
+
+/// A task of another tube than that of this key.
+fn of_other_tube(rows: &Rows, key: &[u8]) -> Option<(Run, TaskId)> {
+    let range = Range::holding(key).filter(|range| has_id(range.tag))?;
+    // What a sweep clears goes before a repair.
+    let run = range.run.filter(|run| !run.is_temporary() && !is_swept(rows, key))?;
+    key::id_of(key)?;
+    let others = ["first", "unique"].map(|name| (rows.tube(name).run(), name));
+    let (run, name) = others.into_iter().find(|(other, _)| *other != run)?;
+    Some((run, key::id_of(&rows.in_tube(name, Tag::Buried))?))
+}
+
+/// The same key with another id.
+fn with_id(key: &Key, id: TaskId) -> Key {
+    let mut other = key.clone();
+    let at = other.len() - 8;
+    other[at..].copy_from_slice(&id.get().to_be_bytes());
+    other
+}
+
+/// The rows of a task, under its run and beside that.
+fn rows_of(rows: &Rows, (run, id): (Run, TaskId)) -> Vec<(Key, Option<Value>)> {
+    let is_of = |key: &Key| match Range::holding(key).and_then(|range| range.run) {
+        Some(of) => of == run && key::id_of(key) == Some(id),
+        None => [key::history_of(Run::QUEUE, id), key::pieces_of(Run::QUEUE, id)]
+            .iter()
+            .any(|of| key.starts_with(of)),
+    };
+    let rows = rows.rows.iter().filter(|(key, _)| is_of(key));
+    rows.map(|(key, row)| (key.clone(), row.clone())).collect()
+}
+
+/// The ids of tasks that two tubes have.
+fn doubles(rows: &Rows) -> Vec<TaskId> {
+    let (mut ids, mut doubles) = (BTreeSet::new(), Vec::new());
+    for key in Tag::TASKS.into_iter().flat_map(|tag| rows.keys(tag)) {
+        let id = key::id_of(&key).unwrap();
+        if !ids.insert(id) {
+            doubles.push(id);
+        }
+    }
+    doubles
+}
 
 /// Plants a fault. `None` if there is no such fault in this row.
 fn planted(sound: &Rows, key: &Key, plant: Plant) -> Option<Rows> {
@@ -141,6 +189,10 @@ fn planted(sound: &Rows, key: &Key, plant: Plant) -> Option<Rows> {
             let other = others.flatten().find(|other| *other != value)?;
             rows.set(key.clone(), other);
         }
+        Plant::Double => {
+            let (_, id) = of_other_tube(sound, key)?;
+            rows.set(with_id(key, id), value);
+        }
     }
     Some(rows)
 }
@@ -152,10 +204,11 @@ fn stays(tag: Tag, plant: Plant, left: &[String]) -> bool {
     let is_of_payload = |line: &String| {
         lines.iter().any(|of| line.contains(of)) || line.contains("PieceTemporary: a damaged row")
     };
-    let is_about = match tag {
-        Tag::Piece | Tag::PieceTemporary => plant != Plant::Extra,
-        tag => Tag::TASKS.contains(&tag),
-    };
+    let is_about = plant != Plant::Double
+        && match tag {
+            Tag::Piece | Tag::PieceTemporary => plant != Plant::Extra,
+            tag => Tag::TASKS.contains(&tag),
+        };
     is_about && left.iter().all(is_of_payload)
 }
 
@@ -193,6 +246,12 @@ fn wrong_after(
     if found.is_empty() != steps.is_empty() && !is_of_swept && !stays(tag, plant, &found) {
         return Some(format!("found {found:?}, done {steps:?}"));
     }
+    let double = of_other_tube(sound, key).filter(|_| plant == Plant::Double);
+    if let Some(double) = double
+        && rows_of(&rows, double) != rows_of(sound, double)
+    {
+        return Some(format!("the other task has changed: {steps:?}"));
+    }
     let there = tasks(&rows);
     let is_unknown = plant == Plant::Missing && tag == Tag::Fresh && is_all_of_task(sound, key);
     let all = tasks(sound);
@@ -200,6 +259,7 @@ fn wrong_after(
     for round in 0..2 {
         let left = recounted(&mut rows);
         if !lost.is_empty()
+            || !doubles(&rows).is_empty()
             || left != NOTHING && !stays(tag, plant, &left) && !(is_of_swept && round == 0)
         {
             return Some(format!("left {left:?}, lost {lost:?}, done {steps:?}"));
@@ -225,8 +285,8 @@ fn every_planted_fault_is_mended() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     let all = [
-        "Bytes", "Counters", "Fresh", "Lease", "Payload", "Pieces", "Remains", "Remove", "Reports",
-        "RollBack", "Run", "Set", "Sum", "Tags", "Task", "Tube", "Twin",
+        "Bytes", "Counters", "Double", "Fresh", "Lease", "Payload", "Pieces", "Remains", "Remove",
+        "Reports", "RollBack", "Run", "Set", "Sum", "Tags", "Task", "Tube", "Twin",
     ];
     assert_eq!(kinds, all.map(str::to_owned).into());
 }
@@ -425,6 +485,41 @@ fn of_two_states_the_later_one_stays() {
         assert_eq!(recounted(&mut rows), NOTHING, "{tag:?}: {steps:?}");
         let stays = (rows.rows.contains_key(&kept), rows.rows.contains_key(&key));
         assert_eq!(stays, (true, false), "{tag:?}: {steps:?}");
+    }
+}
+
+/// A damaged row with the id of a task of another tube: an op that meets it makes no second task,
+/// and a repair removes it. With its own row, which of the two is damaged too, the task stays there.
+#[test]
+fn a_damaged_row_makes_no_second_task() {
+    let sound = durable();
+    for tag in Tag::states() {
+        let range = sound.tube("first").range(tag);
+        let key = sound.first(&range.start(), &range.end()).unwrap().map(|(key, _)| key);
+        let Some(key) = key else { continue };
+        let other = of_other_tube(&sound, &key).unwrap();
+        let double = with_id(&key, other.1);
+        let mut rows = sound.clone();
+        assert!(rows.rows.insert(double.clone(), None).is_none());
+        rows.counts = Some(rows.counted());
+        let before = rows.rows.clone();
+        let mut numbers = Reserve { next: Numbers::both(10_000), end: Numbers::both(u64::MAX) };
+        let tube = rows.tube("first").number;
+        let row = DamagedRow { tube, key: double.as_slice().into() };
+        let op = Repair::Row(row);
+        play(&mut rows, &NoTubes, (&mut numbers, &Repaired::new()), &op).unwrap();
+        assert!(rows.rows == before, "{tag:?}");
+        let mut damaged = rows.clone();
+        let own = rows_of(&sound, other).into_iter().map(|(key, _)| key);
+        let own = own.filter(|key| Tag::TASKS.iter().any(|tag| key.starts_with(&[*tag as u8])));
+        for own in own.collect::<Vec<_>>() {
+            damaged.rows.insert(own, None);
+        }
+        let steps = mend(&mut rows, &mut BTreeSet::new());
+        assert!(rows.rows == sound.rows, "{tag:?}: {steps:?}");
+        let steps = mend(&mut damaged, &mut BTreeSet::new());
+        assert_eq!((recounted(&mut damaged), doubles(&damaged)), (vec![], vec![]), "{steps:?}");
+        assert_eq!(tasks(&damaged), tasks(&sound), "{steps:?}");
     }
 }
 
