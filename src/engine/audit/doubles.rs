@@ -18,11 +18,10 @@ pub(super) fn is_doubtful(finding: &Finding) -> bool {
 
 /// The task of a finding that makes it whole.
 fn id_of(finding: &Finding) -> Option<TaskId> {
-    match &finding.fix {
-        Fix::Task(_, key) => key::id_of(key),
-        Fix::Set(key, _) if key.first() == Some(&(Tag::Position as u8)) => key::id_of(key),
-        _ => None,
-    }
+    let (Fix::Task(_, key) | Fix::Set(key, _)) = &finding.fix else { return None };
+    let is_of_task =
+        matches!(finding.fix, Fix::Task(..)) || key.first() == Some(&(Tag::Position as u8));
+    key::id_of(key).filter(|_| is_of_task)
 }
 
 /// The tubes that have rows of a task, each with whether one of them is the task's own row.

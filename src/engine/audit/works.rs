@@ -1,4 +1,5 @@
-//! The audit of the rows of work: each is of a kind that is known, and about rows that it may remove.
+//! The audit of the rows of work: each is of a kind that is known, and about rows that it may
+//! remove.
 
 use super::payloads::NamedPieces;
 use super::{AuditedTubes, Finding, Findings, Fix, NO_TASK, is_read};

@@ -489,7 +489,8 @@ fn of_two_states_the_later_one_stays() {
 }
 
 /// A damaged row with the id of a task of another tube: an op that meets it makes no second task,
-/// and a repair removes it. With its own row, which of the two is damaged too, the task stays there.
+/// and a repair removes it. With its own row, which of the two is damaged too, the task stays
+/// there.
 #[test]
 fn a_damaged_row_makes_no_second_task() {
     let sound = durable();
