@@ -124,6 +124,15 @@ pub(crate) fn has(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<bool>
     }
 }
 
+/// Whether the tube has this task, and the task's rows can be read.
+pub(crate) fn has_whole(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<bool> {
+    let found = lookup::find(view, tube, id).and_then(|(stored, _)| stored.whole(view, tube));
+    match found {
+        Err(error) if error.is_not_found() || error.kind() == ErrorKind::Damaged => Ok(false),
+        found => found.map(|_| true),
+    }
+}
+
 /// Whether an id is tracked. Where none is, no row is read.
 pub(crate) fn is_tracked(view: &dyn View, id: TaskId) -> Result<bool> {
     if view.count(Range::of(Tag::Tracked)) == 0 {

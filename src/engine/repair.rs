@@ -178,10 +178,8 @@ fn lost_group(ctx: &OpContext<'_>, tube: &TubeEntry) -> Result<Option<String>> {
 fn is_elsewhere(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<bool> {
     for number in query::numbers(ctx)?.into_iter().filter(|number| *number != tube.number) {
         let Some(other) = query::sound_tube(ctx, number)? else { continue };
-        let found = lookup::find(ctx, &other, id);
-        match found.and_then(|(stored, _)| stored.whole(ctx, &other)) {
-            Err(error) if error.is_not_found() || error.kind() == ErrorKind::Damaged => {}
-            found => return found.map(|_| true),
+        if query::has_whole(ctx, &other, id)? {
+            return Ok(true);
         }
     }
     Ok(false)

@@ -3,11 +3,11 @@
 //! own row, and that before one of which nothing but the row of its state is there.
 
 use super::{About, AuditedTubes, Finding, Findings, Fix};
-use crate::engine::{lookup, query};
+use crate::engine::query;
 use crate::format::key::{self, Home, Key, Range, Run};
 use crate::format::row::{PositionRow, TaskRow};
 use crate::format::{Scan, Tag, View};
-use crate::words::error::{ErrorKind, Result};
+use crate::words::error::Result;
 use crate::words::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,7 @@ pub(super) fn is_doubtful(finding: &Finding) -> bool {
 /// The task of a finding that makes it whole.
 fn id_of(finding: &Finding) -> Option<TaskId> {
     let (Fix::Task(_, key) | Fix::Set(key, _)) = &finding.fix else { return None };
-    let is_of_task =
-        matches!(finding.fix, Fix::Task(..)) || key.first() == Some(&(Tag::Position as u8));
+    let is_of_task = matches!(finding.fix, Fix::Task(..)) || finding.fix.leads_to_task();
     key::id_of(key).filter(|_| is_of_task)
 }
 
@@ -66,13 +65,8 @@ fn keeper(
     for (run, has_own) in owners {
         // What a sweep removes is of no task.
         let Some(tube) = tubes.get(run) else { continue };
-        let found = lookup::find(view, tube, id);
-        let found = found.and_then(|(stored, _)| stored.whole(view, tube));
-        let is_found = match found {
-            Err(error) if error.is_not_found() || error.kind() == ErrorKind::Damaged => false,
-            found => found.map(|_| true)?,
-        };
-        let claim = (is_found, *has_own, led == Some(tube.number));
+        let is_whole = query::has_whole(view, tube, id)?;
+        let claim = (is_whole, *has_own, led == Some(tube.number));
         if best.is_none_or(|(other, ..)| claim > other) {
             best = Some((claim, tube.number, *run));
         }

@@ -101,8 +101,7 @@ impl Fix {
             Self::Run(..) => Some(1),
             Self::Tube(..) => Some(Self::TUBES),
             Self::Task(..) | Self::Double(_) | Self::Remains(..) => Some(3),
-            // Tasks are found by it.
-            Self::Set(key, _) if key.first() == Some(&(Tag::Position as u8)) => Some(3),
+            fix if fix.leads_to_task() => Some(3),
             Self::Fresh(..)
             | Self::Reports(..)
             | Self::Tags(..)
@@ -141,14 +140,14 @@ impl Fix {
     /// Whether it makes or changes a task as a whole: what else is found of that task is then no
     /// longer so.
     pub(crate) fn is_of_whole_task(&self) -> bool {
-        match self {
-            // Without it the task is not found.
-            Self::Set(key, _) => key.first() == Some(&(Tag::Position as u8)),
-            fix => matches!(
-                fix,
-                Self::Task(..) | Self::Double(_) | Self::Remains(..) | Self::Pieces(..)
-            ),
-        }
+        let is_task =
+            matches!(self, Self::Task(..) | Self::Double(_) | Self::Remains(..) | Self::Pieces(..));
+        is_task || self.leads_to_task()
+    }
+
+    /// Whether it sets the row by which a task is found.
+    pub(super) fn leads_to_task(&self) -> bool {
+        matches!(self, Self::Set(key, _) if key.first() == Some(&(Tag::Position as u8)))
     }
 }
 
