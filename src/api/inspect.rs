@@ -231,9 +231,9 @@ fn waits_on(state: &Engine, at: WaitPlace) -> Option<(Vec<String>, usize)> {
 /// Reads of all tubes.
 impl Queue {
     /// Every tube with its options, its counts, whether it is paused and how many takes wait for
-    /// its tasks, also where that is none; in the order in which the tubes were made, as of one
-    /// instant. A damaged tube is left out; [`check`](Queue::check) reports it. Other calls wait
-    /// in the meantime, for one or two reads for each tube.
+    /// its tasks, also where that is none; in the order in which the tubes were made. Each tube is
+    /// shown as of one instant. Other calls run between the tubes, which are read a few at a time.
+    /// A damaged tube is left out; [`check`](Queue::check) reports it.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -255,9 +255,9 @@ impl Queue {
         self.all_tubes("overview", shown)
     }
 
-    /// The counts of every tube, in the order in which the tubes were made, as of one instant. A
-    /// damaged tube is left out; [`check`](Queue::check) reports it. Other calls wait in the
-    /// meantime, for one or two reads for each tube.
+    /// The counts of every tube, in the order in which the tubes were made. Those of each tube are
+    /// as of one instant. Other calls run between the tubes, which are read a few at a time. A
+    /// damaged tube is left out; [`check`](Queue::check) reports it.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -286,17 +286,10 @@ impl Queue {
         show: impl Fn(&Shared, &Engine, tube_cache::TubeEntry, Now) -> R,
     ) -> Result<Vec<R>> {
         self.call(action, |core| {
-            for number in core.of_tubes(|_, tube| Some(tube.number))? {
+            for number in core.of_tubes(|_, tube, _| Some(tube.number))? {
                 core.catch_up(number)?;
             }
-            core.look_at(|state, now| {
-                let mut all = Vec::new();
-                for number in query::numbers(&state.store)? {
-                    let tube = query::sound_tube(&state.store, number)?;
-                    all.extend(tube.map(|tube| show(core, state, tube, now)));
-                }
-                Ok(all)
-            })
+            core.of_tubes(|state, tube, now| Some(show(core, state, tube, now)))
         })
     }
 
@@ -382,7 +375,7 @@ impl Queue {
     pub fn taken(&self) -> Result<Vec<TakenInfo>> {
         self.call("list taken tasks", |core| {
             let mut taken = Vec::new();
-            for number in core.of_tubes(|_, tube| Some(tube.number))? {
+            for number in core.of_tubes(|_, tube, _| Some(tube.number))? {
                 let mut listing = Listing::of_taken(number);
                 loop {
                     match listing.next_taken(core) {

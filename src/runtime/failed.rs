@@ -10,6 +10,7 @@ use crate::format::key::{self, Key, Run};
 use crate::format::{Scan, Tag, View};
 use crate::runtime::commit::EngineState;
 use crate::runtime::shared::Shared;
+use crate::words::clock::Now;
 use crate::words::durability::Durability;
 use crate::words::error::Result;
 use crate::words::failure::FailureGroup;
@@ -42,7 +43,7 @@ impl Shared {
     /// Those of all tubes, each with the tasks of all tubes.
     pub(crate) fn all_failure_groups(&self) -> Result<Vec<FailureGroup>> {
         let mut all: BTreeMap<String, u64> = BTreeMap::new();
-        let numbers = self.of_tubes(|state, tube| {
+        let numbers = self.of_tubes(|state, tube, _| {
             (state.store.count(tube.range(Tag::BuriedGroup)) > 0).then_some(tube.number)
         })?;
         for number in numbers {
@@ -61,15 +62,15 @@ impl Shared {
     /// What is read of each tube that is not damaged, a few tubes at a time.
     pub(crate) fn of_tubes<T>(
         &self,
-        read: impl Fn(&EngineState, &TubeEntry) -> Option<T>,
+        read: impl Fn(&EngineState, TubeEntry, Now) -> Option<T>,
     ) -> Result<Vec<T>> {
         let (mut all, mut from) = (Vec::new(), Some(0));
         while let Some(first) = from {
-            let (some, next) = self.look_at(|state, _| {
+            let (some, next) = self.look_at(|state, now| {
                 let (numbers, next) = query::numbers_from(&state.store, first, TUBES_OF_STEP)?;
                 let mut some = Vec::new();
                 for number in numbers {
-                    some.extend(sound(state.tube(number))?.and_then(|tube| read(state, &tube)));
+                    some.extend(sound(state.tube(number))?.and_then(|tube| read(state, tube, now)));
                 }
                 Ok((some, next))
             })?;
@@ -80,12 +81,12 @@ impl Shared {
     }
 
     pub(crate) fn tubes_by_run(&self) -> Result<TubesByRun> {
-        Ok(self.of_tubes(|_, tube| Some((tube.run(), tube.number)))?.into_iter().collect())
+        Ok(self.of_tubes(|_, tube, _| Some((tube.run(), tube.number)))?.into_iter().collect())
     }
 
     /// The tubes that have tasks of this tag.
     pub(crate) fn tubes_with(&self, tag: Tag) -> Result<TubesByRun> {
-        let with = self.of_tubes(|state, tube| {
+        let with = self.of_tubes(|state, tube, _| {
             (state.store.count(tube.range(tag)) > 0).then(|| (tube.run(), tube.number))
         })?;
         Ok(with.into_iter().collect())

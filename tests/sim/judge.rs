@@ -374,6 +374,8 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::Reopen(End::Close) => true,
         Step::Put { new, .. } => durability == Durability::Durable && !new.relaxed,
         Step::PutMany { .. }
+        | Step::Batch { .. }
+        | Step::PutAll { .. }
         | Step::Ack { .. }
         | Step::AckWith { .. }
         | Step::Bury { .. }
@@ -402,7 +404,8 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::Truncate { .. }
         | Step::Tune { .. }
         | Step::Create { .. }
-        | Step::DropTube { .. } => durability == Durability::Durable,
+        | Step::DropTube { .. }
+        | Step::DropEmpty { .. } => durability == Durability::Durable,
         Step::Report { what: Reported::Checkpoint(_), .. } => durability == Durability::Durable,
         Step::AckMany { leases } => durability == Durability::Durable && !leases.is_empty(),
         _ => false,

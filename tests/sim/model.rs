@@ -172,6 +172,8 @@ impl Model {
         let tube = match step {
             Step::Put { tube, .. }
             | Step::PutMany { tube, .. }
+            | Step::Batch { tube, .. }
+            | Step::PutAll { tube, .. }
             | Step::Kick { tube, .. }
             | Step::Unfail { tube, .. }
             | Step::UnfailInto { tube, .. }

@@ -77,6 +77,12 @@ impl Run {
             {
                 return None;
             }
+            // Without a handle of its own no call is made, so nothing is due in the other tube.
+            Step::Move { tube, .. } | Step::UnfailInto { tube, .. }
+                if !self.world.has_tube(*tube) =>
+            {
+                return None;
+            }
             Step::Claim { tube, task }
             | Step::KickOne { tube, task }
             | Step::BuryAny { tube, task }
@@ -162,7 +168,12 @@ impl Run {
             {
                 return None;
             }
-            Step::PutMany { count, .. } if self.world.is_beside() && *count > 2 => return None,
+            Step::PutMany { count, .. } | Step::PutAll { count, .. }
+                if self.world.is_beside() && *count > 2 =>
+            {
+                return None;
+            }
+            Step::Batch { tasks, .. } if self.world.is_beside() && tasks.len() > 2 => return None,
             Step::Transact { leases, .. } => {
                 let mut all: Vec<_> = leases.iter().filter_map(|at| model.lease_at(*at)).collect();
                 all.sort_unstable();
@@ -179,7 +190,8 @@ impl Run {
     fn puts_long(&self, step: &Step) -> bool {
         let count = match step {
             Step::Put { .. } | Step::Bring { .. } => 1,
-            Step::PutMany { count, .. } => u64::from(*count),
+            Step::PutMany { count, .. } | Step::PutAll { count, .. } => u64::from(*count),
+            Step::Batch { tasks, .. } => tasks.len() as u64,
             _ => 0,
         };
         (self.serial..self.serial + count).any(|serial| payload(serial).len() > 10_000)

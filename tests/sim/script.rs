@@ -79,9 +79,10 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let tunes = Rng::new(seed ^ 1 << 63);
     let tags = Rng::new(seed ^ 1 << 62);
     let (tracks, several) = (Rng::new(seed ^ 1 << 61), Rng::new(seed ^ 1 << 60));
-    let pauses = Rng::new(seed ^ 1 << 59);
+    let (pauses, batches) = (Rng::new(seed ^ 1 << 59), Rng::new(seed ^ 1 << 58));
     let kinds = [TubeKind::General; 4];
-    let mut maker = Maker { rng, payloads, tunes, tags, tracks, several, pauses, profile, kinds };
+    let mut maker =
+        Maker { rng, payloads, tunes, tags, tracks, several, pauses, batches, profile, kinds };
     // One to four tubes at the start; the rest are made later.
     let mut steps: Vec<_> = (0..=maker.rng.below(4) as u8).map(|tube| maker.create(tube)).collect();
     while steps.len() < profile.steps {
@@ -105,6 +106,9 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
             let tube = maker.pauses.of(&[0, 0, 0, 1, 1, 2, 3]);
             let length = maker.pauses.of(&[0, 1, SECOND, 3 * SECOND, 60 * SECOND, EVER]);
             steps.push(Step::PauseOut { tube, length });
+        }
+        if maker.batches.one_in(25) {
+            steps.push(maker.batch());
         }
         if maker.tunes.one_in(150) {
             steps.extend(maker.adoption());
@@ -139,6 +143,8 @@ struct Maker {
     several: Rng,
     /// When a tube is paused and its leases end.
     pauses: Rng,
+    /// When several tasks are put, and tubes without tasks are dropped.
+    batches: Rng,
     profile: Profile,
     /// The likely kind of each tube, so that refused options stay rare.
     kinds: [TubeKind; 4],
@@ -221,6 +227,10 @@ impl Maker {
     }
 
     fn put(&mut self, tube: u8) -> Step {
+        Step::Put { tube, new: self.new_task(tube) }
+    }
+
+    fn new_task(&mut self, tube: u8) -> New {
         let kind = self.kinds[usize::from(tube)];
         // Sometimes an option that the kind refuses.
         let slip = self.rng.one_in(40);
@@ -262,7 +272,35 @@ impl Maker {
         if self.tags.one_in(5) {
             new.tags = self.some_tags();
         }
-        Step::Put { tube, new }
+        new
+    }
+
+    /// Several tasks in one step, or an end of a tube that has none.
+    fn batch(&mut self) -> Step {
+        let tube = self.batches.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
+        match self.batches.below(12) {
+            0 => Step::DropEmpty { tube },
+            1..4 => Step::PutAll { tube, count: self.batches.below(6) as u8 },
+            _ => {
+                // The draws of single puts stay those that they were.
+                let (single, tags) = (self.rng.clone(), self.tags.clone());
+                self.rng = self.batches.clone();
+                let count = 1 + self.rng.below(5);
+                let mut tasks: Vec<New> = (0..count).map(|_| self.new_task(tube)).collect();
+                let mut keys = Vec::new();
+                for task in &mut tasks {
+                    task.relaxed = false;
+                    // After a crash in the call a payload must tell which of its puts made a task.
+                    if self.profile.ends && task.key.is_some() && keys.contains(&task.key) {
+                        (task.key, task.must_exist) = (None, false);
+                    }
+                    keys.push(task.key);
+                }
+                self.batches = self.rng.clone();
+                (self.rng, self.tags) = (single, tags);
+                Step::Batch { tube, tasks }
+            }
+        }
     }
 
     fn some_tags(&mut self) -> Vec<u8> {

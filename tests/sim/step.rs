@@ -395,6 +395,16 @@ pub enum Step {
         tube: u8,
         count: u8,
     },
+    /// Tasks with options of their own, all or none.
+    Batch {
+        tube: u8,
+        tasks: Vec<New>,
+    },
+    /// The tasks of an iterator.
+    PutAll {
+        tube: u8,
+        count: u8,
+    },
     Take {
         tube: u8,
     },
@@ -655,6 +665,10 @@ pub enum Step {
         tube: u8,
         force: bool,
     },
+    /// Drops a tube without tasks.
+    DropEmpty {
+        tube: u8,
+    },
     Clock(Turn),
     Tick,
     Flush,
@@ -696,6 +710,8 @@ impl Step {
         match self {
             Self::Put { tube, .. }
             | Self::PutMany { tube, .. }
+            | Self::Batch { tube, .. }
+            | Self::PutAll { tube, .. }
             | Self::Take { tube }
             | Self::TakeMany { tube, .. }
             | Self::TakeGroup { tube, .. }
@@ -729,7 +745,8 @@ impl Step {
             | Self::Pause { tube, .. }
             | Self::PauseOut { tube, .. }
             | Self::Tune { tube, .. }
-            | Self::DropTube { tube, .. } => Some(*tube),
+            | Self::DropTube { tube, .. }
+            | Self::DropEmpty { tube } => Some(*tube),
             _ => None,
         }
     }
@@ -768,6 +785,7 @@ pub enum Answer {
     Done,
     Put(Serial, Found),
     PutMany(Vec<Serial>),
+    Batch(Vec<(Serial, Found)>),
     Took(Vec<Hand>),
     Count(u64),
     /// The tasks of an `ack_many` that were no longer held.

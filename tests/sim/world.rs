@@ -16,8 +16,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
     Adopted, Advance, Builder, Clock, Conflict, Consumer, Durability, Ended, Error, ErrorKind,
-    History, ManualClock, PauseTerms, PutOutcome, Queue, Reason, Release, Result, Retry, State,
-    Task, TaskId, TaskInfo, TaskSummary, Ticket, TicketHandle, Tube, Tubes, WithPayload,
+    History, ManualClock, NewTask, PauseTerms, Put, PutOutcome, Queue, Reason, Release, Result,
+    Retry, State, Task, TaskId, TaskInfo, TaskSummary, Ticket, TicketHandle, Tube, Tubes,
+    WithPayload,
 };
 
 /// 2026-01-01 at noon, where every run begins.
@@ -238,6 +239,7 @@ impl World {
                 true => self.queue().force_drop_tube(&tube_name(*tube)),
                 false => self.queue().drop_tube(&tube_name(*tube)),
             }),
+            Step::DropEmpty { tube } => done(self.queue().drop_tube_if_empty(&tube_name(*tube))),
             Step::Join { who: NAMELESS, .. } => {
                 let session = self.queue().session();
                 self.consumers.entry(NAMELESS).or_insert(session);

@@ -164,23 +164,26 @@ impl Model {
         let of_lease =
             picked.leases.first().and_then(|no| self.lease(*no)).map(|(.., tube, _)| *tube);
         let tube = match step {
-            Step::Put { tube, .. } | Step::Update { tube, .. } | Step::PeekNext { tube, .. } => {
-                *tube
-            }
+            Step::Put { tube, .. }
+            | Step::Batch { tube, .. }
+            | Step::Update { tube, .. }
+            | Step::PeekNext { tube, .. } => *tube,
             _ => of_lease.unwrap_or(u8::MAX),
         };
         let asks_nothing = matches!(
             step,
             Step::TakeMany { count: 0, .. }
                 | Step::PutMany { count: 0, .. }
+                | Step::PutAll { count: 0, .. }
                 | Step::Kick { count: 0, .. }
         );
         let Some(tube) = self.tubes.get(&tube) else { return asks_nothing };
         let (prioritised, timed, ..) = switches(tube.opts.kind);
+        let is_odd =
+            |new: &New| !timed && new.delay == Some(0) || !prioritised && new.priority == Some(0);
         match step.plain() {
-            Step::Put { new, .. } => {
-                !timed && new.delay == Some(0) || !prioritised && new.priority == Some(0)
-            }
+            Step::Put { new, .. } => is_odd(new),
+            Step::Batch { tasks, .. } => tasks.iter().any(is_odd),
             Step::Release { back, .. } => {
                 !timed && back.delay == Some(0) || !prioritised && back.priority == Some(0)
             }

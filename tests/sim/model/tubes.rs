@@ -40,6 +40,8 @@ impl Model {
     pub(super) fn of_tube(&mut self, step: &Step, picked: &Picked) -> Expected {
         let (Step::Put { tube, .. }
         | Step::PutMany { tube, .. }
+        | Step::Batch { tube, .. }
+        | Step::PutAll { tube, .. }
         | Step::Take { tube }
         | Step::TakeMany { tube, .. }
         | Step::TakeGroup { tube, .. }
@@ -72,7 +74,8 @@ impl Model {
         | Step::Pause { tube, .. }
         | Step::PauseOut { tube, .. }
         | Step::Tune { tube, .. }
-        | Step::DropTube { tube, .. }) = *step
+        | Step::DropTube { tube, .. }
+        | Step::DropEmpty { tube }) = *step
         else {
             return Ok(Answer::Done);
         };
@@ -105,6 +108,13 @@ impl Model {
                     self.put(tube, &New::default(), *serial)?;
                 }
                 return Ok(Answer::PutMany(serials));
+            }
+            Step::Batch { tasks, .. } => return self.batch(tube, tasks, picked.serial),
+            Step::PutAll { count, .. } => {
+                // So few are one group.
+                let tasks = vec![New::default(); usize::from(*count)];
+                self.batch(tube, &tasks, picked.serial)?;
+                return Ok(Answer::Count(u64::from(*count)));
             }
             Step::Resume { who, .. } => {
                 return Ok(Answer::Took(self.resume((*who, *who), tube, picked.lease)));
@@ -344,6 +354,12 @@ impl Model {
                 }
                 to.apply(&mut tube.opts);
             }
+            Step::DropEmpty { .. } => {
+                if self.tasks.values().any(|task| in_tube(&task)) {
+                    return Err(vec![ErrorKind::TubeBusy]);
+                }
+                self.tubes.remove(&tube);
+            }
             Step::DropTube { force, .. } => {
                 if !force && self.tasks.values().filter(in_tube).any(|task| taken(&task)) {
                     return Err(vec![ErrorKind::TubeBusy]);
@@ -354,6 +370,23 @@ impl Model {
             _ => {}
         }
         Ok(Answer::Done)
+    }
+
+    /// All of them or none.
+    fn batch(&mut self, tube: u8, tasks: &[New], first: Serial) -> Expected {
+        let (mut put, mut wrong, before) = (Vec::new(), Vec::new(), self.clone());
+        for (serial, new) in (first..).zip(tasks) {
+            match self.put(tube, new, serial) {
+                Ok(Answer::Put(serial, found)) => put.push((serial, found)),
+                Ok(other) => unreachable!("a put returns {other:?}"),
+                Err(kinds) => wrong.extend(kinds),
+            }
+        }
+        if !wrong.is_empty() {
+            *self = before;
+            return Err(wrong);
+        }
+        Ok(Answer::Batch(put))
     }
 
     /// Ends all leases on the tasks of a tube. A sweep may return them later.

@@ -42,6 +42,8 @@ impl World {
         let done = |result: Result<()>| Ok(result.map(|()| Answer::Done));
         let (Step::Put { tube: no, .. }
         | Step::PutMany { tube: no, .. }
+        | Step::Batch { tube: no, .. }
+        | Step::PutAll { tube: no, .. }
         | Step::Take { tube: no }
         | Step::TakeMany { tube: no, .. }
         | Step::TakeGroup { tube: no, .. }
@@ -98,6 +100,26 @@ impl World {
                     Ok(ids) => Err(format!("{count} put, {} ids", ids.len())),
                     Err(error) => Ok(Err(error)),
                 }
+            }
+            Step::Batch { tasks, .. } => self.put_batch(&tube, tasks, picked.serial),
+            Step::PutAll { count, .. } => {
+                let serials: Vec<_> = (0..u64::from(*count)).map(|at| picked.serial + at).collect();
+                let put = tube.put_all(serials.iter().map(|serial| payload(*serial)));
+                let found = put.and_then(|put| {
+                    // Its answer has no ids.
+                    Ok((put, tube.tasks(State::Ready).collect::<Result<Vec<_>>>()?))
+                });
+                let (put, tasks) = match found {
+                    Ok(found) => found,
+                    Err(error) => return Ok(Err(error)),
+                };
+                for task in tasks {
+                    let numbers = numbers_of(&task.payload);
+                    if let Some((serial, 0)) = numbers.filter(|(put, _)| serials.contains(put)) {
+                        self.bind_new(serial, task.id)?;
+                    }
+                }
+                Ok(Ok(Answer::Count(put)))
             }
             Step::Take { .. } => match tube.try_take() {
                 Ok(task) => self.took(no, &tube, task.into_iter().collect(), picked.lease),
@@ -293,8 +315,35 @@ impl World {
         new: &New,
         serial: Serial,
     ) -> Verdict<Result<Answer>> {
-        let bytes = payload(serial);
-        let mut task = tube.task(&bytes);
+        let texts = Texts::of(new, serial);
+        let mut task = self.new_task(tube, new, &texts);
+        if new.relaxed {
+            task = task.durability(Durability::Relaxed);
+        }
+        Ok(match task.put_outcome() {
+            Ok(put) => {
+                let (serial, found) = self.bind_put(serial, &put)?;
+                Ok(Answer::Put(serial, found))
+            }
+            Err(error) => Err(error),
+        })
+    }
+
+    fn put_batch(&mut self, tube: &Tube, news: &[New], first: Serial) -> Verdict<Result<Answer>> {
+        let texts = (first..).zip(news).map(|(serial, new)| Texts::of(new, serial));
+        let texts: Vec<Texts> = texts.collect();
+        let tasks = news.iter().zip(&texts).map(|(new, texts)| self.new_task(tube, new, texts));
+        let put = match tube.batch_of(tasks.collect::<Vec<_>>()).put_outcomes() {
+            Ok(put) if put.len() == news.len() => put,
+            Ok(put) => return Err(format!("{} put, {} answers", news.len(), put.len())),
+            Err(error) => return Ok(Err(error)),
+        };
+        let bound = (first..).zip(&put).map(|(serial, put)| self.bind_put(serial, put));
+        Ok(Ok(Answer::Batch(bound.collect::<Verdict<_>>()?)))
+    }
+
+    fn new_task<'a>(&self, tube: &'a Tube, new: &New, texts: &'a Texts) -> NewTask<'a> {
+        let mut task = tube.task(&texts.payload);
         if let Some(priority) = new.priority {
             task = task.priority(priority);
         }
@@ -316,65 +365,77 @@ impl World {
         if let Some(waits) = new.backoff {
             task = task.backoff(backoff(waits));
         }
-        let group = new.group.map(group_name);
-        if let Some(group) = &group {
+        if let Some(group) = &texts.group {
             task = task.group(group);
         }
-        let kind = new.kind.map(kind_name);
-        if let Some(kind) = &kind {
+        if let Some(kind) = &texts.kind {
             task = task.kind(kind);
         }
-        let book = new.book.map(book_name);
-        if let Some(book) = &book {
+        if let Some(book) = &texts.book {
             task = task.book(book);
         }
-        let detail = new.detail.map(detail);
-        if let Some((name, text)) = &detail {
+        if let Some((name, text)) = &texts.detail {
             task = task.detail(name, text);
         }
-        let tags: Vec<String> = new.tags.iter().copied().map(tag_name).collect();
-        if !tags.is_empty() {
-            task = task.tags(tags.iter().map(String::as_str));
+        if !texts.tags.is_empty() {
+            task = task.tags(texts.tags.iter().map(String::as_str));
         }
-        let key = new.key.map(key_name);
-        if let Some(key) = &key {
+        if let Some(key) = &texts.key {
             task = task.key(key);
         }
         if new.must_exist {
             task = task.must_exist();
         }
-        task = task.on_conflict(match new.conflict {
+        if new.front {
+            task = task.front();
+        }
+        task.on_conflict(match new.conflict {
             OnConflict::Keep => Conflict::Keep,
             OnConflict::Reject => Conflict::Reject,
             OnConflict::Replace => Conflict::Replace,
             OnConflict::Debounce => Conflict::Debounce,
-        });
-        if new.front {
-            task = task.front();
-        }
-        if new.relaxed {
-            task = task.durability(Durability::Relaxed);
-        }
-        let put = match task.put_outcome() {
-            Ok(put) => put,
-            Err(error) => return Ok(Err(error)),
-        };
+        })
+    }
+
+    /// The task that a put has answered, and whether it existed.
+    fn bind_put(&mut self, serial: Serial, put: &Put) -> Verdict<(Serial, Found)> {
         let found = match put.outcome {
             PutOutcome::Existing => Found::Existing,
             PutOutcome::Replaced => Found::Replaced,
-            _ => {
-                self.bind_new(serial, put.id)?;
-                return Ok(Ok(Answer::Put(serial, Found::New)));
-            }
+            _ => Found::New,
         };
         match self.serials.get(&put.id) {
-            Some(old) => Ok(Ok(Answer::Put(*old, found))),
-            // In the place of a finished task.
-            None if found == Found::Replaced => {
-                self.bind_new(serial, put.id)?;
-                Ok(Ok(Answer::Put(serial, found)))
+            Some(old) if found != Found::New => Ok((*old, found)),
+            None if found == Found::Existing => {
+                Err(format!("{:?} exists, but was never put", put.id))
             }
-            None => Err(format!("{:?} exists, but was never put", put.id)),
+            // Also in the place of a finished task.
+            _ => self.bind_new(serial, put.id).map(|()| (serial, found)),
+        }
+    }
+}
+
+/// The texts of a new task.
+struct Texts {
+    payload: Vec<u8>,
+    group: Option<String>,
+    kind: Option<String>,
+    book: Option<String>,
+    detail: Option<(String, String)>,
+    tags: Vec<String>,
+    key: Option<String>,
+}
+
+impl Texts {
+    fn of(new: &New, serial: Serial) -> Self {
+        Self {
+            payload: payload(serial),
+            group: new.group.map(group_name),
+            kind: new.kind.map(kind_name),
+            book: new.book.map(book_name),
+            detail: new.detail.map(detail),
+            tags: new.tags.iter().copied().map(tag_name).collect(),
+            key: new.key.map(key_name),
         }
     }
 }
