@@ -200,6 +200,7 @@ pub use words::event_options::EventOptions;
 pub use words::explain::{Explanation, WhyNot};
 pub use words::failure::{Failure, FailureGroup, Retry};
 pub use words::filter::Filter;
+pub use words::gates::Rate;
 pub use words::history::{History, HistoryEntry, HistoryEvent, HistoryLimits};
 pub use words::lapse::{Lapse, ReturnTo};
 pub use words::options::TubeOptions;

@@ -4,7 +4,7 @@
 use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
-use crate::engine::{query, tube_cache};
+use crate::engine::{gates, query, tube_cache};
 use crate::runtime::commit::EngineState as Engine;
 use crate::runtime::listing::Listing;
 use crate::runtime::shared::Shared;
@@ -26,6 +26,9 @@ pub struct TubeStats {
     pub tube: String,
     /// Tasks in the state Ready, also those in locked groups or a paused tube.
     pub ready: u64,
+    /// Those of them that stand behind a closed gate of their tube, such as its
+    /// [limit](crate::TubeOptions::limit). A pause and a locked group are no such gates.
+    pub limited: u64,
     /// Tasks whose delay has not ended.
     pub delayed: u64,
     /// Tasks that a taker holds, or that wait for a consumer's grace to end.
@@ -152,10 +155,10 @@ pub enum WaitsFor {
 /// The counts of one tube, after all that is due in it was handled.
 pub(crate) fn stats(hold: &QueueInner, number: u32) -> Result<TubeStats> {
     hold.core.catch_up(number)?;
-    hold.core.look_at(|state, _| Ok(counted(state, query::tube(&state.store, number)?)))
+    hold.core.look_at(|state, now| Ok(counted(state, query::tube(&state.store, number)?, now)))
 }
 
-fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
+fn counted(state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeStats {
     let in_state = |of| query::count(&state.store, &tube, of);
     let counted = state.derived.counted(tube.number);
     let of = |cause: Cause| counted.get(cause as usize).copied().unwrap_or(0);
@@ -186,6 +189,7 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry) -> TubeStats {
         [State::Ready, State::Delayed, State::Taken, State::Buried, State::Done].map(in_state);
     TubeStats {
         trashed: query::trashed(&state.store, &tube),
+        limited: gates::limited(&state.store, &tube, now.queue).unwrap_or(0),
         stalled: state.derived.stalled(tube.number),
         tube: tube.row.name,
         ready,
@@ -210,7 +214,7 @@ fn shown(core: &Shared, state: &Engine, tube: tube_cache::TubeEntry, now: Now) -
         temporary: row.options.temporary,
         options: row.options,
         waiters: core.takers.count(tube.number),
-        stats: counted(state, tube),
+        stats: counted(state, tube, now),
     }
 }
 
@@ -276,7 +280,7 @@ impl Queue {
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn stats(&self) -> Result<Vec<TubeStats>> {
-        self.all_tubes("stats", |_, state, tube, _| counted(state, tube))
+        self.all_tubes("stats", |_, state, tube, now| counted(state, tube, now))
     }
 
     /// What is shown of every tube, after all that is due in it was handled.

@@ -73,6 +73,7 @@ impl<T: ?Sized> Tube<T> {
     /// - `keep_finished` and `keep_buried` as tasks end from then on: each removes some older ones
     ///   that are beyond the new limit, and an age is that of the tasks that end after the change.
     ///   Without `keep_finished`, those that are kept stay;
+    /// - `limit` and `rate` for all tasks at once; a lower one ends no lease;
     /// - `in_flight` for all groups. A group with more in flight than a lower one stays locked
     ///   until they are fewer.
     ///

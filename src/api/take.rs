@@ -235,9 +235,9 @@ impl<T: ?Sized> Tube<T> {
     /// buried, and in a paused tube. A delay that has not ended is taken from its ttl again. The
     /// attempts of a buried task begin at 1, as after a [`kick`](Tube::kick).
     ///
-    /// Its group must have less than its number of tasks [in
-    /// flight](crate::TubeOptions::in_flight). A group with one task in flight is taken in order:
-    /// nothing overtakes its first ready task.
+    /// The [gates](crate::flows#gates) of the tube must be open, and its group must have less than
+    /// its number of tasks [in flight](crate::TubeOptions::in_flight). A group with one task in
+    /// flight is taken in order: nothing overtakes its first ready task.
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue};
@@ -257,12 +257,13 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// # Errors
     /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongTube`](ErrorKind::WrongTube) if it is in
-    /// another tube; [`WrongState`](ErrorKind::WrongState) if it is taken, or its group does not
-    /// allow it; [`KeyExists`](ErrorKind::KeyExists) if it is buried and another task counts for
-    /// its key by now, see [`Unique`](crate::Unique); [`Codec`](ErrorKind::Codec) if its payload
-    /// cannot be decoded, and then it is buried; [`LeaseLost`](ErrorKind::LeaseLost) if it was lost
-    /// before its payload was read, because that is long and damaged and the task buried, or
-    /// because its ttr was over; as [`take`](Tube::take).
+    /// another tube; [`WrongState`](ErrorKind::WrongState) if it is taken, or a gate of its tube or
+    /// its group does not allow it, as the message says; [`KeyExists`](ErrorKind::KeyExists) if it
+    /// is buried and another task counts for its key by now, see [`Unique`](crate::Unique);
+    /// [`Codec`](ErrorKind::Codec) if its payload cannot be decoded, and then it is buried;
+    /// [`LeaseLost`](ErrorKind::LeaseLost) if it was lost before its payload was read, because that
+    /// is long and damaged and the task buried, or because its ttr was over; as
+    /// [`take`](Tube::take).
     pub fn claim(&self, id: TaskId) -> Result<Task<T>> {
         let claimed = (|| {
             let op = Claim { tube: self.number, id, holder: self.holder()? };

@@ -1,7 +1,7 @@
 //! Waits until a task is ready, and takes none.
 
 use crate::api::tube::Tube;
-use crate::engine::query;
+use crate::engine::{gates, query};
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
@@ -95,7 +95,7 @@ impl<T: ?Sized> Tube<T> {
             core.catch_up(number)?;
             let ready = core.look_at(|state, now| {
                 let tube = state.tube(number)?;
-                if tube.row.pause.is_some() {
+                if tube.row.may_be_closed() && gates::free(&state.store, &tube, now.queue)? == 0 {
                     return Ok(None);
                 }
                 Ok(query::next(&state.store, &tube, State::Ready, now)?.map(drop))

@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{fire, schedules, settle, sweep, tubes};
+use crate::engine::{fire, gates, schedules, settle, sweep, tubes};
 use crate::engine::{history, lapse, lookup, query, transition};
 use crate::format::key::{self, Order, Rank, Run, Work};
 use crate::format::row::TakenRow;
@@ -13,7 +13,7 @@ use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
 use crate::words::clock::NEVER;
 use crate::words::error::Result;
 use crate::words::lapse::{Lapse, ReturnTo};
-use crate::words::limits::SWEEP_TASKS;
+use crate::words::limits::{BATCH_TASKS_MAX, SWEEP_TASKS};
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
 use std::cell::Cell;
@@ -83,7 +83,8 @@ pub(crate) fn first_deadlines(view: &dyn View, tube: &TubeEntry) -> Result<NextD
             *next.kind_mut(what) = when.unwrap_or(NEVER);
         }
     }
-    next.delay = next.delay.min(tube.row.pause_end());
+    // At any time before: the first sweep finds what has come.
+    next.delay = next.delay.min(gates::opens_at(tube, 0));
     Ok(next.earlier(schedules::first_fires(view, tube.number)?))
 }
 
@@ -151,6 +152,11 @@ impl Op for WorkOff {
         }
         if !is_pause_over {
             next.delay = next.delay.min(tube.row.pause_end());
+        }
+        if self.sees_delays && gates::has_rate(&tube) {
+            next.delay = next.delay.min(gates::next_of_rate(&tube, ctx.now.queue));
+            // As many look as its gates let through.
+            ctx.effects().wake(self.tube, BATCH_TASKS_MAX);
         }
         // After the deadlines: a lease that ends may be that of a schedule's last child.
         let has_fires = ctx.count(Range::of(Tag::Fire)) > 0;

@@ -3,7 +3,7 @@
 
 use crate::engine::context::{damaged, decoded};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{description, lookup, query};
+use crate::engine::{description, gates, lookup, query};
 use crate::format::{View, key, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
@@ -49,6 +49,8 @@ fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<
         let left = || Duration::from_micros(end.saturating_sub(now.queue));
         reasons.push(WhyNot::TubePaused { left: (end != NEVER).then(left) });
     }
+    let closed = gates::at(view, tube, now.queue)?.into_iter().filter(|gate| gate.free == 0);
+    reasons.extend(closed.map(|gate| gate.why));
     let (stored, _) = lookup::find(view, tube, id)?;
     let group = stored.task(tube)?.group;
     if let Some(reason) = group.map(|group| in_group(view, tube, group, id)).transpose()?.flatten()

@@ -32,6 +32,7 @@ pub(crate) mod tag_counts;
 pub(crate) mod tags;
 pub(crate) mod last_change;
 pub(crate) mod query;
+pub(crate) mod gates;
 pub(crate) mod description;
 pub(crate) mod keys;
 pub(crate) mod kinds;

@@ -4,10 +4,10 @@
 
 use crate::engine::context::{Op, OpContext, decoded, sound};
 use crate::engine::effects::{SettingChange, TubeChange};
-use crate::engine::follow;
 use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{follow, gates};
 use crate::format::feature::{
-    DROPPED_PAYLOADS, HIGHER_FIRST, KIND_INDEX, LAPSES, RETENTION, SETTINGS, UNIQUE,
+    DROPPED_PAYLOADS, GATES, HIGHER_FIRST, KIND_INDEX, LAPSES, RETENTION, SETTINGS, UNIQUE,
 };
 use crate::format::key::{self, Key};
 use crate::format::row::{SettingRow, TubeRow};
@@ -144,6 +144,7 @@ fn change_option(
     needs(ctx, &options);
     let mut row = TubeRow { options, ..tube.row.clone() };
     follow::begin(ctx, tube, &mut row)?;
+    gates::begin_rate(ctx, number, &mut row);
     match &value {
         None => ctx.remove(key),
         Some(_) if is_sound => {}
@@ -226,6 +227,9 @@ pub(crate) fn needs(ctx: &mut OpContext<'_>, options: &TubeOptions) {
     }
     if options.drop_payloads {
         ctx.needs(&DROPPED_PAYLOADS);
+    }
+    if options.gates.is_some() {
+        ctx.needs(&GATES);
     }
     if options.index_kinds {
         ctx.needs(&KIND_INDEX);

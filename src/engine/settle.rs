@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext};
 use crate::engine::failures::{self, stored_group, stored_text};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{finish, history, lapse, query, retention, retry, transition, trash};
+use crate::engine::{finish, gates, history, lapse, query, retention, retry, transition, trash};
 use crate::format::key::{self, Order, Rank};
 use crate::format::row::{BuriedRow, DelayedRow, TakenRow, TaskProgress};
 use crate::format::{Tag, View};
@@ -68,6 +68,9 @@ pub(crate) fn give_back(
         Cause::Lost | Cause::Ttr if is_voided(task.tube, &taken) => Cause::Release,
         cause => cause,
     };
+    if cause == Cause::Close && task.tube.row.options.gates.is_some() {
+        gates::give_back(ctx, task.tube.number)?;
+    }
     let mut head = taken.head.clone();
     let mut to = if matches!(cause, Cause::Lost | Cause::Ttr) {
         failed(ctx, task.tube, head, Duration::ZERO)

@@ -6,7 +6,9 @@ use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, groups, keys, lookup, position, query, settle, state_rows, transition};
+use crate::engine::{
+    fresh, gates, groups, keys, lookup, position, query, settle, state_rows, transition,
+};
 use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
 use crate::format::{Met, Tag, Value, View};
@@ -87,19 +89,24 @@ impl Op for Take {
         let tube = ctx.tube(self.tube)?;
         ensure_open(ctx, self.holder)?;
         let (mut handed, mut bytes_left) = (SmallVec::new(), SWEEP_BYTES);
-        if tube.row.pause.is_some() {
-            return Ok(handed);
+        let mut most = self.most.min(BATCH_TASKS_MAX);
+        if tube.row.may_be_closed() {
+            most = most.min(gates::free(ctx, &tube, ctx.now.queue)?);
+            if most == 0 {
+                return Ok(handed);
+            }
         }
         // Taken tasks come before the next one in key order, so the scan continues after them and
         // never over rows that this op itself removed.
         let mut lanes = Lanes::of(ctx, &tube)?;
-        while handed.len() < self.most.min(BATCH_TASKS_MAX) {
+        while handed.len() < most {
             let Some(best) = lanes.next(ctx, &tube)? else { break };
             match hand_over(ctx, &tube, &best, self.holder, &mut bytes_left)? {
                 Some(task) => handed.push(task),
                 None => lanes.skip(best),
             }
         }
+        gates::count_taken(ctx, &tube, handed.len())?;
         Ok(handed)
     }
 }
@@ -158,10 +165,13 @@ impl Op for Claim {
                 return Err(refused(self.id, "it is in the trash, restore it first".to_owned()));
             }
         };
+        gates::enter(ctx, &tube, self.id, ctx.now.queue)?;
         if let Some(group) = task.group {
             enter_group(ctx, &task, group, &standing)?;
         }
-        take_chosen(ctx, &task, (&standing, head), self.holder)
+        let handed = take_chosen(ctx, &task, (&standing, head), self.holder)?;
+        gates::count_taken(ctx, &tube, 1)?;
+        Ok(handed)
     }
 }
 
@@ -186,7 +196,9 @@ impl Op for TakeGroup<'_> {
         }
         label("group name", self.group)?;
         let most = tube.row.most_in_flight(self.group);
-        if tube.row.pause.is_some() || groups::in_flight(ctx, &tube, self.group)? >= most {
+        if tube.row.may_be_closed() && gates::free(ctx, &tube, ctx.now.queue)? == 0
+            || groups::in_flight(ctx, &tube, self.group)? >= most
+        {
             return Ok(None);
         }
         let line = key::line_of(tube.run(), self.group);
@@ -195,7 +207,9 @@ impl Op for TakeGroup<'_> {
         let (stored, standing) = lookup::find(ctx, &tube, id)?;
         let task = stored.task(&tube)?;
         let head = standing.head().clone();
-        take_chosen(ctx, &task, (&standing, head), self.holder).map(Some)
+        let handed = take_chosen(ctx, &task, (&standing, head), self.holder)?;
+        gates::count_taken(ctx, &tube, 1)?;
+        Ok(Some(handed))
     }
 }
 

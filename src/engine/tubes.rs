@@ -122,6 +122,7 @@ impl Op for Create<'_> {
             void_to: 0,
             made_priority: self.options.turned(self.options.priority),
             options: self.options.clone(),
+            pace: 0,
             pending: PendingOptions::default(),
             extension: Extension::default(),
         };

@@ -23,6 +23,7 @@ pub(crate) const KNOWN: &[Feature] = &[
     TAGS,
     TRACKING,
     SCHEDULES,
+    GATES,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -111,6 +112,11 @@ pub(crate) const TRACKING: Feature =
 pub(crate) const SCHEDULES: Feature =
     Feature { number: 18, unknown: Unknown::Refuse, name: Cow::Borrowed("schedules") };
 
+/// A tube with a gate. A version without it would take more of its tasks than the gate lets
+/// through.
+pub(crate) const GATES: Feature =
+    Feature { number: 21, unknown: Unknown::Refuse, name: Cow::Borrowed("gates") };
+
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unknown {
@@ -122,7 +128,7 @@ pub(crate) enum Unknown {
 /// One feature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Feature {
-    /// From 1, below 64.
+    /// From 1, below 64. Some between those of [`KNOWN`] may be of other versions.
     pub(crate) number: u16,
     pub(crate) unknown: Unknown,
     pub(crate) name: Cow<'static, str>,
@@ -148,11 +154,11 @@ impl Needs {
 }
 
 const _: () = {
-    let mut at = 0;
+    let (mut at, mut last) = (0, 0);
     while at < KNOWN.len() {
         #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
         let number = KNOWN[at].number;
-        assert!(number as usize == at + 1 && number < 64);
-        at += 1;
+        assert!(number > last && number < 64);
+        (at, last) = (at + 1, number);
     }
 };

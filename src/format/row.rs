@@ -10,6 +10,7 @@ mod progress;
 mod state;
 mod done;
 mod consumer;
+mod gates;
 mod setting;
 mod firing;
 mod schedule;
@@ -86,6 +87,8 @@ pub(crate) struct TubeRow {
     /// changes: together with the id it gives the rank of every task without a stored position.
     pub(crate) made_priority: i64,
     pub(crate) options: TubeOptions,
+    /// When its next task is due by its rate, in nanoseconds of the queue time; 0 before the first.
+    pub(crate) pace: u64,
     pub(crate) pending: PendingOptions,
     pub(crate) extension: Extension,
 }
@@ -256,6 +259,10 @@ impl TubeRow {
         if self.options.index_kinds {
             add(KINDS_FIELD, &[]);
         }
+        if let Some(gates) = &self.options.gates {
+            gates::write(gates, &mut add);
+        }
+        gates::write_pace(self.pace, &mut add);
         if let Some(groups) = &self.pending.groups {
             add(GROUPS_FIELD, &groups.field());
         }
@@ -273,6 +280,12 @@ impl TubeRow {
     pub(crate) fn most_in_flight(&self, group: &str) -> u64 {
         let before = self.pending.groups.as_ref().and_then(|it| it.before_in(group));
         u64::from(before.unwrap_or(self.options.in_flight))
+    }
+
+    /// Whether a take has to ask if it may take a task now.
+    #[inline(always)]
+    pub(crate) fn may_be_closed(&self) -> bool {
+        self.pause.is_some() || self.options.gates.is_some()
     }
 
     /// When a pause ends by itself, in queue time; [`NEVER`] is not.
@@ -335,8 +348,9 @@ impl TubeRow {
         };
         let mut extension = Extension::of_rest(row)?;
         read_section(&mut extension, &mut options)?;
+        let pace = gates::take_pace(&mut extension)?;
         let pending = read_pending(&mut extension)?;
-        Some(Self { name, run, pause, void_to, made_priority, options, pending, extension })
+        Some(Self { name, run, pause, void_to, made_priority, options, pace, pending, extension })
     }
 }
 
@@ -381,6 +395,7 @@ fn read_section(extension: &mut Extension, options: &mut TubeOptions) -> Option<
             *option = field.is_empty().then_some(true)?;
         }
     }
+    options.gates = gates::read(extension)?;
     Some(())
 }
 

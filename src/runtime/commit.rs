@@ -11,8 +11,8 @@ use crate::engine::context::{OpContext, Repaired, Reserve, sound};
 use crate::engine::decision::{Decision, Over};
 use crate::engine::due::{self, WorkOff};
 use crate::engine::repair::Repair;
-use crate::engine::tube_cache::KnownTubes;
-use crate::engine::{Op, WithoutPayloads, query};
+use crate::engine::tube_cache::{KnownTubes, TubeEntry};
+use crate::engine::{Op, WithoutPayloads, gates, query};
 use crate::format::feature::Needs;
 use crate::format::{Tag, View};
 use crate::runtime::derived_state::DerivedState;
@@ -285,9 +285,12 @@ impl EngineState {
     }
 
     /// Whether a take can free space. In a paused tube it cannot, and the end of the pause is due
-    /// work too.
+    /// work too, as is the next task of a rate: without it no step would wake the takers.
     fn has_ready(&self, tube: u32) -> bool {
-        let tube = self.derived.known(tube).filter(|tube| tube.row.pause.is_none());
+        let is_open = |tube: &&TubeEntry| {
+            !gates::has_rate(tube) && gates::free(&self.store, tube, 0).is_ok_and(|free| free > 0)
+        };
+        let tube = self.derived.known(tube).filter(is_open);
         let ready = |tube| query::count(&self.store, tube, State::Ready);
         tube.is_some_and(|tube| ready(tube) > self.store.count(tube.range(Tag::Line)))
     }
@@ -371,6 +374,10 @@ impl EngineState {
         let appended = self.store.append(&mut self.draft.rows, advance, adds).map(|number| {
             let mark = if durable { Mark(number) } else { Mark(0) };
             self.derived.outbox.wrote = wrote.or(self.derived.outbox.wrote);
+            if !self.derived.gated.is_empty() {
+                let effects = &mut self.draft.effects;
+                self.derived.bound_wakes(&self.store, effects, attempt.now.queue);
+            }
             self.derived.committed(&mut self.draft, mark, attempt.env.hub);
             mark
         });

@@ -4,11 +4,12 @@
 
 use crate::engine::decision::Decision;
 use crate::engine::effects::{Border, Effects, NextDue, TubeChange};
+use crate::engine::gates;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::tube_set::{Choice, TubeOrder, TubeSet};
-use crate::format::NumberHash;
 use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;
+use crate::format::{NumberHash, View};
 use crate::runtime::deadlines::{Deadlines, Walk};
 use crate::runtime::events::Hub;
 use crate::runtime::group_commit::Mark;
@@ -19,13 +20,15 @@ use crate::words::clock::{NEVER, Now};
 use crate::words::sync::{Arc, Ordering};
 use crate::words::task::{Cause, State, TaskId, TaskInfo};
 use smallvec::SmallVec;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Protected by the engine's lock. Always agrees with the rows.
 #[derive(Default)]
 pub(crate) struct DerivedState {
     tubes: HashMap<u32, TubeState, NumberHash>,
     deadlines: Deadlines,
+    /// The tubes with gates. Usually none.
+    pub(crate) gated: BTreeSet<u32>,
     /// Dropped tubes of which schedules are left, with a lower bound of their fires.
     orphans: HashMap<u32, NextDue, NumberHash>,
     /// The settings of the queue that are in force.
@@ -144,6 +147,14 @@ impl KnownTubes for DerivedState {
 }
 
 impl DerivedState {
+    /// Sets how many takers a step wakes in tubes with gates, after it was written.
+    #[cold]
+    pub(crate) fn bound_wakes(&mut self, view: &dyn View, effects: &mut Effects, now: u64) {
+        for tube in gates::bound_wakes(view, self, effects, now) {
+            self.outbox.add(tube, 0, usize::MAX);
+        }
+    }
+
     /// The counters of a tube.
     pub(crate) fn counted(&self, number: u32) -> TubeCounters {
         self.tubes.get(&number).map_or([0; CAUSES], |state| state.calls)
@@ -224,6 +235,11 @@ impl DerivedState {
     /// Sets the tube's row, and the border of its fresh tasks if its run is new here.
     pub(crate) fn load_tube(&mut self, number: u32, row: TubeRow, border: Option<Border>) {
         self.visit();
+        match row.options.gates {
+            None if self.gated.is_empty() => {}
+            None => _ = self.gated.remove(&number),
+            Some(_) => _ = self.gated.insert(number),
+        }
         if let Some(state) = self.tubes.get_mut(&number) {
             let same_run = state.tube.run() == row.run;
             state.tube.row = row;
@@ -268,6 +284,7 @@ impl DerivedState {
                 (None, None) => {
                     self.set_bound(number, NextDue::NONE);
                     self.tubes.remove(&number);
+                    self.gated.remove(&number);
                     if self.sets.as_mut().is_some_and(|sets| sets.leave(number)) {
                         self.ends.get_or_insert_default().list = true;
                     }
@@ -356,7 +373,12 @@ impl DerivedState {
         let ends = self.ends.get_or_insert_default();
         let tasks = effects.changes.iter().map(|change| change.task);
         ends.tasks.extend(tasks.filter(|task| self.awaited.contains_key(task)));
-        ends.cleared |= effects.changes_tubes();
+        // Not by a step of a tube's rate, which is one with each take.
+        ends.cleared |= effects.tubes.iter().any(|change| {
+            let run = change.row.as_ref().map(|row| row.run);
+            let is_same = run == self.tubes.get(&change.number).map(|state| state.tube.run());
+            change.stalled == 0 && change.schedule.is_none() && !is_same
+        });
     }
 
     /// Begins a set of tubes. Returns its number.

@@ -105,11 +105,16 @@ impl<'a> TransactionCommit<'a> {
         let (Some(mut state), Some(app)) = (state.take(), self.app.take()) else {
             return Err(Error::new(ErrorKind::Closed));
         };
+        let now = state.now(&*self.parts.settings.clock);
         let advance = state.advance(draft.effects.durable_bytes);
         let writes = std::mem::take(&mut draft.rows.layer);
         let committed = match state.store.finish(app, writes, advance) {
             Ok(_) => {
-                state.derived.committed(draft, Mark(0), &self.parts.hub);
+                let EngineState { store, derived, .. } = &mut *state;
+                if !derived.gated.is_empty() {
+                    derived.bound_wakes(store, &mut draft.effects, now.queue);
+                }
+                derived.committed(draft, Mark(0), &self.parts.hub);
                 Ok(())
             }
             Err(StoreFailure::Broken(error)) => {

@@ -54,6 +54,19 @@ pub enum WhyNot {
         /// How long that still lasts; None without an end.
         left: Option<Duration>,
     },
+    /// As many tasks of its tube are in flight as its [limit](crate::TubeOptions::limit) lets
+    /// through.
+    TubeLimit {
+        /// How many are taken; more than the limit after that was lowered.
+        in_flight: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// As many tasks of its tube were taken as its [rate](crate::TubeOptions::rate) lets through.
+    TubeRate {
+        /// How long until the next one may be taken, in [queue time](crate#time).
+        left: Duration,
+    },
     /// As many tasks of its group are in flight as may be.
     GroupBusy {
         /// The group; empty in a tube whose tasks without a group form one.
@@ -107,6 +120,12 @@ impl fmt::Display for WhyNot {
             Self::TubePaused { left: time } => {
                 f.write_str("its tube is paused")?;
                 left(f, time)
+            }
+            Self::TubeLimit { in_flight, limit } => {
+                write!(f, "of its tube {in_flight} are in flight, and its limit is {limit}")
+            }
+            Self::TubeRate { left } => {
+                write!(f, "the rate of its tube lets the next task through in {left:?}")
             }
             Self::GroupBusy { group, in_flight } => {
                 write!(

@@ -131,6 +131,14 @@ pub(crate) const OF_TUBES: &[TubeSetting] = &[
         set: |of, value| content!(value, Lapse).map(|it| of.lapse = it),
     },
     TubeSetting {
+        name: "limit",
+        takes: LIMIT,
+        get: |of| of.get_limit().into(),
+        set: |of, value| {
+            limit(value).map(|it| of.change_gates(|gates| gates.limit = it.unwrap_or(0)))
+        },
+    },
+    TubeSetting {
         name: "max_attempts",
         takes: LIMIT,
         get: |of| of.max_attempts.into(),
@@ -141,6 +149,16 @@ pub(crate) const OF_TUBES: &[TubeSetting] = &[
         takes: "a whole number",
         get: |of| of.priority.into(),
         set: |of, value| number(value).map(|it| of.priority = it),
+    },
+    TubeSetting {
+        name: "rate",
+        takes: "a Rate, or Nothing",
+        get: |of| of.get_rate().into(),
+        set: |of, value| {
+            let rate = or_nothing(value, |it| content!(it, Rate))?;
+            of.change_gates(|gates| gates.rate = rate);
+            Some(())
+        },
     },
     TubeSetting {
         name: "ttl",

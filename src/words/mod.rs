@@ -15,6 +15,7 @@ pub(crate) mod explain;
 pub(crate) mod backoff;
 pub(crate) mod lapse;
 pub(crate) mod retention;
+pub(crate) mod gates;
 pub(crate) mod consumer;
 pub(crate) mod details;
 pub(crate) mod tags;

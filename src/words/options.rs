@@ -2,10 +2,12 @@
 
 #[cfg(feature = "serde")]
 mod form;
+mod gates;
 
 use crate::words::backoff::Backoff;
 use crate::words::details::{self, Details};
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::gates::Gates;
 use crate::words::history::HistoryLimits;
 use crate::words::lapse::Lapse;
 use crate::words::limits;
@@ -31,6 +33,7 @@ use std::time::Duration;
 ///     .backoff(Backoff::doubling(Duration::from_secs(1)))
 ///     .lapse(Lapse::new())
 ///     .in_flight(1)
+///     .limit(0)
 ///     .hold_group_while_delayed(false)
 ///     .ttl_spares_buried(false)
 ///     .higher_first(false)
@@ -108,6 +111,8 @@ pub struct TubeOptions {
     pub(crate) backoff: Backoff,
     pub(crate) lapse: Lapse,
     pub(crate) in_flight: u32,
+    /// `None` without a gate: one look says so. Shared, as the details are.
+    pub(crate) gates: Option<Arc<Gates>>,
     pub(crate) hold_group_while_delayed: bool,
     pub(crate) ttl_spares_buried: bool,
     pub(crate) higher_first: bool,
@@ -180,6 +185,7 @@ impl TubeOptions {
             backoff: if general { Backoff::general() } else { Backoff::NONE },
             lapse: Lapse::new(),
             in_flight: 1,
+            gates: None,
             hold_group_while_delayed: false,
             ttl_spares_buried: false,
             higher_first: false,
@@ -242,6 +248,7 @@ impl TubeOptions {
         self.keep_finished.map_or(Ok(()), |kept| kept.check("keep_finished"))?;
         self.keep_buried.map_or(Ok(()), |kept| kept.check("keep_buried"))?;
         self.history.check()?;
+        self.gates.as_ref().map_or(Ok(()), |gates| gates.check())?;
         self.unique.check()?;
         if self.unique.in_queue && self.temporary {
             let text = "keys of a temporary tube that are unique in the queue";

@@ -4,6 +4,7 @@
 use crate::words::backoff::Backoff;
 use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::gates::Rate;
 use crate::words::history::HistoryLimits;
 use crate::words::lapse::Lapse;
 use crate::words::limits::{DETAILS_BYTES_MAX, SETTING_BYTES_MAX};
@@ -53,6 +54,8 @@ pub enum SettingValue {
     Details(BTreeMap<String, String>),
     /// When calls return.
     Durability(Durability),
+    /// How often tasks are taken.
+    Rate(Rate),
 }
 
 /// Each type that becomes a value, and the variant.
@@ -82,6 +85,7 @@ becomes! {
     HistoryLimits => History;
     BTreeMap<String, String> => Details;
     Durability => Durability;
+    Rate => Rate;
 }
 
 impl From<usize> for SettingValue {

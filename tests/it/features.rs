@@ -146,7 +146,8 @@ fn each_report_enters_it() {
 #[test]
 fn each_setting_enters_it() {
     type Using = fn(&Queue, &Tube);
-    let uses: [(&[&str], Using); 6] = [
+    let uses: [(&[&str], Using); 7] = [
+        (&["settings", "gates"], |_, tube| tube.set("limit", 1).unwrap()),
         (&["settings", "dropped-payloads"], |_, tube| tube.set("drop_payloads", true).unwrap()),
         (&["settings"], |_, tube| tube.set("ttl", secs(1)).unwrap()),
         (&["settings"], |_, tube| tube.set("app.a", 1).unwrap()),
@@ -176,6 +177,8 @@ fn each_option_enters_it() {
     let uses = [
         ("dropped-payloads", TubeOptions::default().drop_payloads(true)),
         ("kind-index", TubeOptions::default().index_kinds(true)),
+        ("gates", TubeOptions::default().limit(1)),
+        ("gates", TubeOptions::default().rate(tubewell::Rate::new(1))),
     ];
     for (name, options) in uses {
         for temporary in [false, true] {

@@ -444,3 +444,33 @@ fn schedules_are_read_as_the_page_says() {
     let count = |tag: u8| rows.range(vec![tag]..vec![tag + 1]).count();
     assert_eq!([0x3b, 0x3c, 0x3d].map(count), [3, 3, 2]);
 }
+
+#[test]
+fn gates_are_read_as_the_page_says() {
+    let (_home, path) = crate::home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let rate = tubewell::Rate::new(2).per(secs(1)).burst(3);
+    let options = TubeOptions::default().limit(7).rate(rate);
+    let tube = queue.create_tube("t", options).unwrap();
+    tube.put_many([&b"x"[..]; 2]).unwrap();
+    let pace = |path: &std::path::Path| {
+        let (_copy, copy) = killed(path);
+        let Folder { journal, contents, .. } = read(&copy).unwrap();
+        assert!(journal.features.iter().any(|feature| feature.name == "gates"));
+        let row = contents.tubes.values().next().unwrap();
+        assert_eq!((row.limit, row.rate), (7, Some((1_000_000, 2, 3))));
+        row.pace
+    };
+    assert_eq!(pace(&path), None);
+    let now = tube.peek_next(tubewell::State::Ready).unwrap().unwrap().created;
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    tube.take().unwrap().detach();
+    assert_eq!(pace(&path), Some(now + 500_000_000));
+    tube.take().unwrap().ack().unwrap();
+    assert_eq!(pace(&path), Some(now + 1_000_000_000));
+    clock.advance(secs(9));
+    tube.set("rate", tubewell::Rate::new(1)).unwrap();
+    assert!(tube.unset("rate").unwrap());
+    close_sound(queue);
+}

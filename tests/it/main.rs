@@ -82,6 +82,7 @@ mod features;
 mod format;
 #[cfg(unix)]
 mod full_disk;
+mod gates;
 mod golden;
 mod group;
 mod handles;

@@ -5,8 +5,8 @@ use crate::{close_sound, counts, home, kind, lone, lone_with, next, open, secs, 
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tubewell::{
-    Backoff, Cause, Conflict, Durability, ErrorKind, Event, HistoryLimits, Lapse, Queue, Retention,
-    ReturnTo, Setting, SettingSource, SettingValue, State, Tube, TubeKind, TubeOptions,
+    Backoff, Cause, Conflict, Durability, ErrorKind, Event, HistoryLimits, Lapse, Queue, Rate,
+    Retention, ReturnTo, Setting, SettingSource, SettingValue, State, Tube, TubeKind, TubeOptions,
 };
 
 fn value(tube: &Tube, name: &str) -> SettingValue {
@@ -14,7 +14,7 @@ fn value(tube: &Tube, name: &str) -> SettingValue {
 }
 
 /// Each option of a tube that may be changed, with a value that is not its default.
-pub(crate) fn unusual() -> [(&'static str, SettingValue); 14] {
+pub(crate) fn unusual() -> [(&'static str, SettingValue); 16] {
     let details = BTreeMap::from([("stamp".to_owned(), "blue".to_owned())]);
     [
         ("backoff", Backoff::linear(secs(3)).jitter(5).into()),
@@ -27,8 +27,10 @@ pub(crate) fn unusual() -> [(&'static str, SettingValue); 14] {
         ("keep_buried", Retention::new().age(secs(9)).into()),
         ("keep_finished", Retention::new().bytes(100).count(4).into()),
         ("lapse", Lapse::new().grace(secs(4)).to(ReturnTo::Back).charged(false).into()),
+        ("limit", 6.into()),
         ("max_attempts", SettingValue::Nothing),
         ("priority", (-7).into()),
+        ("rate", Rate::new(5).per(secs(60)).burst(2).into()),
         ("ttl", secs(70).into()),
         ("ttr", secs(80).into()),
     ]
@@ -59,8 +61,10 @@ fn unusual_options() -> TubeOptions {
         .keep_buried(Retention::new().age(secs(9)))
         .keep_finished(Retention::new().bytes(100).count(4))
         .lapse(Lapse::new().grace(secs(4)).to(ReturnTo::Back).charged(false))
+        .limit(6)
         .max_attempts(0)
         .priority(-7)
+        .rate(Rate::new(5).per(secs(60)).burst(2))
         .ttl(secs(70))
         .ttr(secs(80))
 }
@@ -394,7 +398,7 @@ fn own_settings_have_limits() {
 
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
-    assert_eq!(tube.settings().unwrap().len(), 14 + 256);
+    assert_eq!(tube.settings().unwrap().len(), unusual().len() + 256);
     assert_eq!(value(&tube, &longest), "v".repeat(4096).into());
     assert_eq!(value(&tube, "app.2"), "another".into());
     assert_eq!(value(&tube, "app.one more"), false.into());
@@ -408,7 +412,7 @@ fn own_settings_have_limits() {
     assert_eq!(value(&queue.tube("t").unwrap(), "app.2"), "another".into());
     queue.drop_tube("t").unwrap();
     let tube = queue.tube("t").unwrap();
-    assert_eq!(tube.settings().unwrap().len(), 14);
+    assert_eq!(tube.settings().unwrap().len(), unusual().len());
     assert_eq!(value(&tube, "ttl"), SettingValue::Nothing);
     drop(tube);
     close_sound(queue);
@@ -652,7 +656,7 @@ fn damaged_settings_are_found_and_set_again() {
     let ttl = tube.setting("ttl").unwrap();
     assert_eq!((ttl.value, ttl.default), (secs(2).into(), secs(2).into()));
     assert_eq!(kind(tube.setting("app.colour")), ErrorKind::Damaged);
-    assert_eq!(tube.settings().unwrap().len(), 14);
+    assert_eq!(tube.settings().unwrap().len(), unusual().len());
     tube.put(b"four").unwrap();
 
     assert!(tube.unset("ttl").unwrap());

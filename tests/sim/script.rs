@@ -219,6 +219,9 @@ impl Maker {
         // Without a draw, so that the steps after it are those that they were.
         (opts.drops, opts.kinds) = (tube % 2 == 1, !tube.is_multiple_of(3));
         opts.buried = self.rng.one_in(6).then(|| kept(&mut self.rng));
+        if self.tunes.one_in(6) {
+            opts.limit = self.tunes.of(&[1, 2, 5]);
+        }
         if self.tunes.one_in(4) {
             opts.history = self.tunes.of(&HISTORIES);
         }
@@ -422,7 +425,7 @@ impl Maker {
         let tube = rng.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
         let lived = rng.of(&[None, Some(SECOND), Some(5 * SECOND), Some(60 * SECOND)]);
         let once = (SECOND, 1, 0, SECOND);
-        let to = match rng.below(13) {
+        let to = match rng.below(15) {
             0 => Tune::Priority(rng.of(&[-1, 0, 1, i64::MAX])),
             1 => Tune::Ttl(lived),
             2 => Tune::Ttr(lived),
@@ -438,6 +441,7 @@ impl Maker {
                 Tune::Lapse(grace, to, rng.one_in(2))
             }
             10..12 => Tune::InFlight(rng.of(&[1, 2, 3])),
+            12..14 => Tune::Limit(rng.of(&[0, 1, 2, 5])),
             _ => Tune::Backoff(rng.of(&[(0, 1, 0, 0), once, (SECOND, 1, SECOND, 3 * SECOND)])),
         };
         Step::Tune { tube, to, is_set: !rng.one_in(3) }

@@ -43,6 +43,8 @@ pub struct Opts {
     pub max_attempts: u32,
     pub backoff: Waits,
     pub in_flight: u32,
+    /// Of all tasks of the tube; 0: any number.
+    pub limit: u64,
     pub hold: bool,
     pub spares: bool,
     /// Higher priorities are first.
@@ -135,6 +137,7 @@ impl Opts {
             max_attempts: if general { 20 } else { 0 },
             backoff: if general { (1_000_000, 2, 0, 3_600_000_000) } else { (0, 1, 0, 0) },
             in_flight: 1,
+            limit: 0,
             hold: false,
             spares: false,
             higher: false,
@@ -158,6 +161,7 @@ impl Opts {
             .max_attempts(self.max_attempts)
             .backoff(backoff(self.backoff))
             .in_flight(self.in_flight)
+            .limit(self.limit)
             .hold_group_while_delayed(self.hold)
             .ttl_spares_buried(self.spares)
             .higher_first(self.higher)
@@ -206,6 +210,8 @@ pub enum Tune {
     Finished(Option<Kept>),
     Buried(Option<Kept>),
     InFlight(u32),
+    /// 0: no limit.
+    Limit(u64),
     /// The grace, where it returns to, whether it is free.
     Lapse(u64, To, bool),
 }
@@ -224,6 +230,7 @@ impl Tune {
             Self::Finished(kept) => ("keep_finished", kept.map(Kept::build).into()),
             Self::Buried(kept) => ("keep_buried", kept.map(Kept::build).into()),
             Self::InFlight(tasks) => ("in_flight", tasks.into()),
+            Self::Limit(tasks) => ("limit", tasks.into()),
             Self::Lapse(grace, to, free) => ("lapse", lapse(grace, to, free).into()),
         }
     }
@@ -241,6 +248,7 @@ impl Tune {
             Self::Finished(_) => Self::Finished(opts.finished),
             Self::Buried(_) => Self::Buried(opts.buried),
             Self::InFlight(_) => Self::InFlight(opts.in_flight),
+            Self::Limit(_) => Self::Limit(opts.limit),
             Self::Lapse(..) => Self::Lapse(opts.grace, opts.to, opts.free),
         }
     }
@@ -257,6 +265,7 @@ impl Tune {
             Self::Finished(kept) => opts.finished = kept,
             Self::Buried(kept) => opts.buried = kept,
             Self::InFlight(tasks) => opts.in_flight = tasks,
+            Self::Limit(tasks) => opts.limit = tasks,
             Self::Lapse(grace, to, free) => {
                 (opts.grace, opts.to, opts.free) = (grace, to, free);
             }

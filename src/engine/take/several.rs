@@ -3,6 +3,7 @@
 
 use super::{Candidate, Delivery, Lanes, ensure_open, hand_over};
 use crate::engine::context::{Op, OpContext, sound};
+use crate::engine::gates;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::tube_set::{TubeTurn, TubeTurns};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -42,6 +43,9 @@ struct Open<'a> {
     lanes: Lanes,
     /// What was found and not taken, because a task of another tube came first.
     found: Option<Candidate>,
+    /// How many tasks its gates let through, and how many of them were taken.
+    most: usize,
+    taken: usize,
 }
 
 impl Op for TakeFrom {
@@ -72,11 +76,15 @@ impl Op for TakeFrom {
                 break;
             }
             let Some((turn, best)) = search.next(ctx)? else { break };
-            let Some(Open { tube, lanes, .. }) = search.open.get_mut(&turn.tube) else { break };
+            let Some(Open { tube, lanes, taken: taken_here, .. }) = search.open.get_mut(&turn.tube)
+            else {
+                break;
+            };
             let priority = across(tube, &best);
             match hand_over(ctx, tube, &best, self.holder, &mut bytes_left)? {
                 Some(task) => {
                     search.turns.serve(&turn, priority);
+                    *taken_here += 1;
                     let (tube, name) = (turn.tube, turn.order.name);
                     taken.tasks.push(FromTube { tube, name, task });
                 }
@@ -85,6 +93,9 @@ impl Op for TakeFrom {
                     search.turns.put_back(turn);
                 }
             }
+        }
+        for open in search.open.values() {
+            gates::count_taken(ctx, open.tube, open.taken)?;
         }
         taken.more = taken.tasks.len() < most && search.turns.has_next();
         ctx.effects().looked = Some(Box::new(search.turns.seen()));
@@ -134,17 +145,25 @@ impl<'a> Search<'a> {
     /// reports it.
     fn best_of(&mut self, ctx: &mut OpContext<'a>, number: u32) -> Result<Option<Candidate>> {
         if let Some(open) = self.open.get_mut(&number) {
+            if open.taken >= open.most {
+                return Ok(None);
+            }
             let found = open.found.take().map(Some);
             return found.map_or_else(|| Ok(sound(open.lanes.next(ctx, open.tube))?.flatten()), Ok);
         }
         let known = ctx.known;
-        let Some(tube) = known.known(number).filter(|tube| tube.row.pause.is_none()) else {
-            return Ok(None);
-        };
+        let Some(tube) = known.known(number) else { return Ok(None) };
+        let mut most = usize::MAX;
+        if tube.row.may_be_closed() {
+            most = sound(gates::free(ctx, tube, ctx.now.queue))?.unwrap_or(0);
+            if most == 0 {
+                return Ok(None);
+            }
+        }
         let Some(mut lanes) = sound(Lanes::of(ctx, tube))? else { return Ok(None) };
         let best = sound(lanes.next(ctx, tube))?.flatten();
         if best.is_some() {
-            self.open.insert(number, Open { tube, lanes, found: None });
+            self.open.insert(number, Open { tube, lanes, found: None, most, taken: 0 });
         }
         Ok(best)
     }

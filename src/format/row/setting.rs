@@ -1,7 +1,7 @@
 //! The row of a setting: one value, with its type before it. Whether a setting of its name takes
 //! that type is not known here.
 
-use super::{details, endless, lapse_field, read_lapse, read_retention, retention_field};
+use super::{details, endless, gates, lapse_field, read_lapse, read_retention, retention_field};
 use crate::format::extension::Extension;
 use crate::format::pack::{Packer, Unpacker, Value};
 use crate::words::backoff::Backoff;
@@ -99,6 +99,7 @@ fn content(value: &SettingValue) -> (u8, Value) {
             content.u8(u8::from(*durability == Durability::Relaxed));
             10
         }
+        SettingValue::Rate(rate) => return (11, gates::rate_field(rate)),
     };
     (code, content.done())
 }
@@ -134,6 +135,7 @@ fn read(code: u8, content: &[u8]) -> Option<SettingValue> {
             1 => SettingValue::Durability(Durability::Relaxed),
             _ => return None,
         },
+        11 => SettingValue::Rate(gates::read_rate(rest.take_rest())?),
         _ => return None,
     };
     rest.end(value)

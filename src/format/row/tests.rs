@@ -137,6 +137,7 @@ fn golden_rows() {
         pause: Some(5),
         void_to: 6,
         made_priority: -3,
+        pace: 0,
         options,
         pending: PendingOptions::default(),
         extension: Extension::default(),
@@ -284,8 +285,17 @@ fn golden_tubes() {
         let (name, run, made_priority) = ("t".into(), Run(run), 0);
         let (pause, void_to) = (None, 0);
         let (pending, extension) = (PendingOptions::default(), Extension::default());
-        let tube =
-            TubeRow { name, run, pause, void_to, made_priority, options, pending, extension };
+        let tube = TubeRow {
+            name,
+            run,
+            pause,
+            void_to,
+            made_priority,
+            options,
+            pace: 0,
+            pending,
+            extension,
+        };
         probe(&tube.encode());
         hex(&tube.encode())
     };
@@ -429,7 +439,8 @@ fn known_and_later_fields_are_kept_together() {
     let (name, run, made_priority) = ("t".into(), Run(8), 0);
     let (pause, void_to, extension) = (None, 0, extension());
     let pending = PendingOptions::default();
-    let tube = TubeRow { name, run, pause, void_to, made_priority, options, pending, extension };
+    let tube =
+        TubeRow { name, run, pause, void_to, made_priority, options, pace: 0, pending, extension };
     let row = tube.encode();
     assert_eq!(TubeRow::decode(&row), Some(tube));
     probe(&row);
@@ -447,7 +458,8 @@ fn a_dropped_payload_is_an_empty_field() {
     let (name, run, made_priority) = ("t".into(), Run(8), 0);
     let (pause, void_to, extension) = (None, 0, Extension::default());
     let pending = PendingOptions::default();
-    let tube = TubeRow { name, run, pause, void_to, made_priority, options, pending, extension };
+    let tube =
+        TubeRow { name, run, pause, void_to, made_priority, options, pace: 0, pending, extension };
     let row = tube.encode();
     assert!(row.ends_with(&[0, 8, 0, 9, 0, 0, 0, 10, 0, 0]));
     assert_eq!(TubeRow::decode(&row), Some(tube.clone()));
@@ -481,7 +493,8 @@ fn what_is_pending_is_a_field() {
     let before = ["", "a", "bc", "bd", "aaa", "aab"].map(|group| groups.before_in(group));
     assert_eq!(before, [None, None, None, Some(9), Some(9), None], "in the order of the keys");
     let pending = PendingOptions { groups: Some(groups), ..PendingOptions::default() };
-    let tube = TubeRow { name, run, pause, void_to, made_priority, options, pending, extension };
+    let tube =
+        TubeRow { name, run, pause, void_to, made_priority, options, pace: 0, pending, extension };
     let row = tube.encode();
     assert!(row.ends_with(b"\0\x0f\0\x0b\0\x0b\0\0\0\x09\x02bc\x03aaa"));
     assert_eq!(TubeRow::decode(&row), Some(tube.clone()));

@@ -1,16 +1,18 @@
 //! Numbers are reserved on the disk before a caller sees one.
 
 use super::*;
+use crate::engine::due::CatchUp;
 use crate::engine::new_row::NewRow;
 use crate::engine::put::PutTasks;
+use crate::engine::settings::ChangeSetting;
 use crate::engine::settle::Settle;
 use crate::engine::take::Take;
-use crate::engine::tubes::{Create, Exists};
+use crate::engine::tubes::{Create, Exists, Pause, Truncate};
 use crate::format::layer::WriteSet;
 use crate::format::{RowOp, Value, key};
 use crate::runtime::group_commit::GroupCommit;
 use crate::store::{Access, Clocks, Config, Folder, MetaDelta, Store, StoreFailure};
-use crate::words::clock::ManualClock;
+use crate::words::clock::{ManualClock, NEVER};
 use crate::words::limits::JOURNAL_BYTES_MIN;
 use crate::words::limits::{NUMBER_BLOCK, TRANSACTION_NUMBERS};
 use crate::words::options::TubeOptions;
@@ -141,4 +143,106 @@ fn done<O: Op>(state: &mut EngineState, env: &CommitEnv<'_>, op: &O) -> Option<O
             Err(_) => panic!("it is refused"),
         }
     }
+}
+
+/// How many takers of the tube the op wakes.
+fn woken<O: Op>(tube: &crate::Tube, op: &O) -> usize {
+    let core = &tube.hold.core;
+    let mut state = core.state.lock();
+    let Ok(_) = state.execute(op, &mut Attempts::default(), &core.env()) else {
+        panic!("it is refused")
+    };
+    let outbox = std::mem::take(&mut state.derived.outbox);
+    outbox.tubes.iter().filter(|woken| woken.tube == tube.number).map(|woken| woken.ready).sum()
+}
+
+/// No call is woken that could not have a task: not by a put behind a closed gate, and by a place
+/// that becomes free only as many as there are tasks for.
+#[test]
+fn as_many_takers_are_woken_as_a_gate_lets_through() {
+    let queue = crate::Queue::builder().by_hand(true).in_memory().unwrap();
+    let tube = queue.create_tube("t", TubeOptions::default().limit(2)).unwrap();
+    let number = tube.number;
+    let put = |tasks: usize| {
+        let tasks: Vec<_> = (0..tasks).map(|_| NewRow { payload: b"x", ..NewRow::PLAIN }).collect();
+        let op = PutTasks {
+            tube: number,
+            tasks: &tasks,
+            staged: &[],
+            is_batch: true,
+            payload_bytes_max: 1 << 20,
+            durable_bytes_max: u64::MAX,
+            others_wait: false,
+        };
+        woken(&tube, &op)
+    };
+    assert_eq!(put(1), 1);
+    assert_eq!(put(5), 2, "two places are free");
+    let mut taken = tube.take_many(9).unwrap();
+    assert_eq!((taken.len(), put(3)), (2, 0));
+    let settle = |task: &crate::Task, verdict: Verdict<'_>| {
+        let tickets = &[task.ticket()];
+        woken(&tube, &Settle { tube: number, tickets, verdict })
+    };
+    assert_eq!(settle(&taken.remove(0), Verdict::Ack), 1);
+    assert_eq!(settle(&taken.remove(0), Verdict::Release(crate::words::verb::Release::new())), 1);
+    let rest = tube.take_many(2).unwrap();
+    let change = |limit: u64| {
+        let value = limit.into();
+        let op = ChangeSetting { owner: number, name: "limit", value: Some(&value) };
+        woken(&tube, &op)
+    };
+    assert_eq!([change(1), change(2), change(4), change(3)], [0, 0, 2, 1]);
+    drop(rest);
+    tube.take_many(9).unwrap().into_iter().for_each(|task| _ = task.detach());
+    assert_eq!(woken(&tube, &Truncate { tube: number }), 0, "there is nothing to take");
+    tube.pause().unwrap();
+    assert_eq!(put(1), 0);
+    assert_eq!(woken(&tube, &Pause { tube: number, terms: None }), 1);
+}
+
+/// The time of the next task of a rate wakes one taker, and nothing looks before it.
+#[test]
+fn a_rate_wakes_a_taker_for_each_task_that_it_lets_through() {
+    let (clock, second) = (ManualClock::new(), std::time::Duration::from_secs(1));
+    let builder = crate::Queue::builder().clock(clock.clone()).by_hand(true);
+    let queue = builder.in_memory().unwrap();
+    let rate = crate::Rate::new(1).per(60 * second).burst(2);
+    let tube = queue.create_tube("t", TubeOptions::default().rate(rate)).unwrap();
+    tube.put_many([&b"x"[..]; 9]).unwrap();
+    let now = || {
+        let mut state = tube.hold.core.state.lock();
+        (state.now(&clock).queue, state.derived.first_due().delay)
+    };
+    let look = || woken(&tube, &CatchUp { tube: tube.number });
+    assert_eq!((tube.take_many(9).unwrap().len(), look()), (2, 0));
+    let (at, due) = now();
+    assert_eq!(due - at, 60_000_000);
+    clock.advance(59 * second);
+    assert_eq!((look(), now().1), (0, due));
+    clock.advance(second);
+    assert_eq!((look(), now().1), (1, NEVER), "it is open, and no deadline is left");
+    assert_eq!(woken(&tube, &Take { tube: tube.number, most: 1, holder: 0 }), 0);
+    assert_eq!(now().1, due + 60_000_000);
+    clock.advance(600 * second);
+    assert_eq!(look(), 2, "as many as the burst");
+    assert_eq!(woken(&tube, &Take { tube: tube.number, most: 1, holder: 0 }), 1, "the next looks");
+}
+
+/// On a full disk the due work of a tube is left out while a take can free space. With a rate it is
+/// what wakes the takers.
+#[test]
+fn the_due_work_of_a_rate_is_not_left_to_takes() {
+    let queue = crate::Queue::builder().by_hand(true).in_memory().unwrap();
+    let has_ready = |options| {
+        let tube = queue.create_tube("t", options).unwrap();
+        tube.put(b"x").unwrap();
+        let has_ready = tube.hold.core.state.lock().has_ready(tube.number);
+        queue.force_drop_tube("t").unwrap();
+        has_ready
+    };
+    let plain = TubeOptions::default();
+    assert!(has_ready(plain.clone()));
+    assert!(has_ready(plain.clone().limit(1)));
+    assert!(!has_ready(plain.rate(crate::Rate::new(1))));
 }

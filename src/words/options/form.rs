@@ -2,6 +2,7 @@
 //! setter, with the value that the setter takes. Reading calls the setters.
 
 use crate::words::backoff::Backoff;
+use crate::words::gates::Rate;
 use crate::words::history::HistoryLimits;
 use crate::words::lapse::Lapse;
 use crate::words::options::TubeOptions;
@@ -30,6 +31,9 @@ struct TubeForm {
     backoff: Option<Backoff>,
     lapse: Lapse,
     in_flight: u32,
+    /// 0: no limit.
+    limit: u64,
+    rate: Option<Rate>,
     hold_group_while_delayed: bool,
     ttl_spares_buried: bool,
     higher_first: bool,
@@ -56,6 +60,7 @@ impl Default for TubeForm {
 
 impl TubeForm {
     fn of(options: TubeOptions) -> Self {
+        let gates = options.gates.clone().map(Arc::unwrap_or_clone).unwrap_or_default();
         let TubeOptions {
             kind,
             temporary,
@@ -67,6 +72,7 @@ impl TubeForm {
             backoff,
             lapse,
             in_flight,
+            gates: _,
             hold_group_while_delayed,
             ttl_spares_buried,
             higher_first,
@@ -92,6 +98,8 @@ impl TubeForm {
             backoff: Some(backoff),
             lapse,
             in_flight,
+            limit: gates.limit,
+            rate: gates.rate,
             hold_group_while_delayed,
             ttl_spares_buried,
             higher_first,
@@ -115,6 +123,7 @@ impl TubeForm {
             .capacity(self.capacity)
             .lapse(self.lapse)
             .in_flight(self.in_flight)
+            .limit(self.limit)
             .hold_group_while_delayed(self.hold_group_while_delayed)
             .ttl_spares_buried(self.ttl_spares_buried)
             .higher_first(self.higher_first)
@@ -124,6 +133,9 @@ impl TubeForm {
             .history(self.history);
         if let Some(ttl) = self.ttl {
             options = options.ttl(ttl);
+        }
+        if let Some(rate) = self.rate {
+            options = options.rate(rate);
         }
         if let Some(ttr) = self.ttr {
             options = options.ttr(ttr);
@@ -166,6 +178,7 @@ impl<'de> Deserialize<'de> for TubeOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::gates::Gates;
     use crate::words::lapse::ReturnTo;
     use serde_json::{Value, from_value, to_value};
 
@@ -182,6 +195,7 @@ mod tests {
             backoff: Backoff::linear(Duration::from_micros(3)).factor(3).jitter(20),
             lapse: Lapse::new().to(ReturnTo::After(Duration::from_secs(1))).charged(false),
             in_flight: 2,
+            gates: Some(Arc::new(Gates { limit: 3, rate: Some(Rate::new(4).burst(2)) })),
             hold_group_while_delayed: true,
             ttl_spares_buried: true,
             higher_first: true,

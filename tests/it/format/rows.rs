@@ -255,6 +255,12 @@ pub(crate) struct TubeRow {
     /// Of finished and of buried tasks: those after the one time and id, up to the other, are not
     /// in the sum.
     pub(crate) unsummed: [Option<[(u64, u64); 2]>; 2],
+    /// How many of its tasks may be in flight; 0: any number.
+    pub(crate) limit: u64,
+    /// How often they may be taken: the interval, tasks in it, and the burst.
+    pub(crate) rate: Option<(u64, u32, u32)>,
+    /// When the next one is due by that, in nanoseconds.
+    pub(crate) pace: Option<u64>,
 }
 
 impl TubeRow {
@@ -502,6 +508,9 @@ impl Bytes<'_> {
             kinds: false,
             groups_before: None,
             unsummed: [None, None],
+            limit: 0,
+            rate: None,
+            pace: None,
             lapse: None,
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
@@ -540,6 +549,22 @@ impl Bytes<'_> {
                         row.unsummed[usize::from(number - 12)] = Some([to, until]);
                         rest.end()?;
                     }
+                    16 => {
+                        let mut rest = Bytes(bytes);
+                        row.limit = rest.u64()?;
+                        rest.end()?;
+                        ensure(row.limit > 0, || "a limit of nothing".into())?;
+                    }
+                    17 => {
+                        let rate = Bytes(bytes).rate()?;
+                        row.rate = Some(rate);
+                    }
+                    18 => {
+                        let mut rest = Bytes(bytes);
+                        row.pace = Some(rest.u64()?);
+                        rest.end()?;
+                        ensure(row.pace != Some(0), || "a pace of nothing".into())?;
+                    }
                     3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
                     _ => return Err(format!("field {number} of a tube")),
                 }
@@ -547,6 +572,15 @@ impl Bytes<'_> {
         }
         self.end()?;
         Ok(row)
+    }
+
+    /// How often tasks may be taken, and nothing else.
+    fn rate(mut self) -> Read<(u64, u32, u32)> {
+        let rate @ (per, tasks, burst) = (self.u64()?, self.u32()?, self.u32()?);
+        let is_one = per > 0 && per < u64::MAX && tasks > 0 && burst > 0;
+        ensure(is_one, || format!("a rate of {rate:?}"))?;
+        self.end()?;
+        Ok(rate)
     }
 
     /// A step and a jitter, and nothing else.
@@ -620,6 +654,7 @@ impl Bytes<'_> {
                 rest.take(length)?;
             }
             10 => _ = rest.flags(1)?,
+            11 => _ = Bytes(rest.take(16)?).rate()?,
             of => return Err(format!("a setting of type {of}")),
         }
         rest.end()?;

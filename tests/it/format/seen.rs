@@ -7,8 +7,8 @@ use crate::secs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
-    Backoff, HistoryLimits, Lapse, Queue, Retention, ReturnTo, TaskInfo, TubeKind, TubeOptions,
-    Unique,
+    Backoff, HistoryLimits, Lapse, Queue, Rate, Retention, ReturnTo, TaskInfo, TubeKind,
+    TubeOptions, Unique,
 };
 
 const NEVER: u64 = u64::MAX;
@@ -196,7 +196,12 @@ fn options(row: &TubeRow) -> TubeOptions {
         .higher_first(row.flags & 32 != 0)
         .priority(row.priority)
         .max_attempts(row.max_attempts)
-        .in_flight(row.in_flight);
+        .in_flight(row.in_flight)
+        .limit(row.limit);
+    if let Some((per, tasks, burst)) = row.rate {
+        let rate = Rate::new(tasks).per(Duration::from_micros(per));
+        options = options.rate(rate.burst(burst));
+    }
     if row.ttl != NEVER {
         options = options.ttl(Duration::from_micros(row.ttl));
     }

@@ -53,6 +53,7 @@ pub(crate) fn options(words: &str) -> TubeOptions {
             "kept" => options.keep_finished(Retention::new().count(number().into()).age(secs(900))),
             "aside" => options.keep_buried(Retention::new().bytes(number().into())),
             "in_flight" => options.in_flight(number()),
+            "limit" => options.limit(number().into()),
             "holding" => options.hold_group_while_delayed(true),
             "sparing" => options.ttl_spares_buried(true),
             "placement" => options.placement(value),

@@ -15,7 +15,7 @@ impl Model {
         let mut hands = Vec::new();
         while hands.len() < usize::from(count) {
             let first = |tube: &u8| Some((*tube, self.next(*tube)?));
-            let mut firsts = tubes.iter().filter_map(first);
+            let mut firsts = tubes.iter().filter(|tube| !self.is_limited(**tube)).filter_map(first);
             let next = match best {
                 true => firsts.min_by_key(|(_, serial)| self.across(&self.tasks[serial])),
                 false => firsts.next(),
@@ -127,7 +127,7 @@ impl Model {
             Step::Take { .. } | Step::TakeMany { .. } | Step::TakeBy { .. } => {
                 let most = if let Step::TakeMany { count, .. } = step { *count } else { 1 };
                 let mut hands = Vec::new();
-                while !paused && hands.len() < usize::from(most) {
+                while !paused && hands.len() < usize::from(most) && !self.is_limited(tube) {
                     let Some(next) = self.next(tube) else { break };
                     hands.push(self.hand_out(next, picked.lease + hands.len() as u64));
                     if let Step::TakeBy { who, .. } = step {
@@ -140,7 +140,8 @@ impl Model {
                 if !self.has_groups(tube) {
                     return Err(vec![ErrorKind::Unsupported]);
                 }
-                let first = self.first_of_group(tube, *group).filter(|_| !paused);
+                let is_closed = paused || self.is_limited(tube);
+                let first = self.first_of_group(tube, *group).filter(|_| !is_closed);
                 let hand = first.map(|serial| self.hand_out(serial, picked.lease));
                 return Ok(Answer::Took(hand.into_iter().collect()));
             }
@@ -148,6 +149,13 @@ impl Model {
                 let serial = one?;
                 if !self.is_claimable(&self.tasks[&serial]) {
                     return Err(vec![ErrorKind::WrongState]);
+                }
+                if self.is_limited(tube) {
+                    let task = &self.tasks[&serial];
+                    let clashes =
+                        task.seen.state == State::Buried && self.clashes_as(serial, State::Taken);
+                    let kinds = [ErrorKind::WrongState, ErrorKind::KeyExists];
+                    return Err(kinds[..1 + usize::from(clashes)].to_vec());
                 }
                 match self.tasks[&serial].seen.state {
                     State::Delayed => self.end_delay(serial),
@@ -342,9 +350,11 @@ impl Model {
                     Tune::Priority(priority) => !prioritised && priority != 0,
                     Tune::Ttl(length) | Tune::Ttr(length) => !timed && length.is_some(),
                     Tune::Capacity(tasks) => !bounded && tasks.is_some(),
-                    Tune::Attempts(_) | Tune::History(_) | Tune::Finished(_) | Tune::Buried(_) => {
-                        false
-                    }
+                    Tune::Attempts(_)
+                    | Tune::History(_)
+                    | Tune::Finished(_)
+                    | Tune::Buried(_)
+                    | Tune::Limit(_) => false,
                     Tune::InFlight(tasks) => !grouped && tasks != 1,
                     Tune::Lapse(..) => !timed && to != Tune::Lapse(0, To::Place, false),
                     Tune::Backoff((.., most)) => !timed && most > 0,
@@ -635,6 +645,13 @@ impl Model {
         let here = self.tasks.values().filter(|task| task.tube == tube);
         let here = here.filter(|task| task.lock == Some(Some(group)) && self.is_takeable(task));
         here.min_by_key(|task| self.rank(task)).map(|task| task.seen.serial)
+    }
+
+    /// Whether as many tasks of the tube are taken as may be.
+    fn is_limited(&self, tube: u8) -> bool {
+        let taken = |task: &&Task| task.tube == tube && task.seen.state == State::Taken;
+        let limit = self.tubes[&tube].opts.limit;
+        limit > 0 && self.tasks.values().filter(taken).count() as u64 >= limit
     }
 
     /// Whether its group lets it be taken out of turn: it has room, and a group of one at a time is

@@ -1,0 +1,258 @@
+//! The gates of a tube: whether a take may have a task of it now, and how many. A closed gate hides
+//! what is ready as a pause does, and no row of a task is looked at or written here. This file also
+//! says how many waiting takers a step is worth, so that none is woken in vain.
+
+use crate::engine::context::OpContext;
+use crate::engine::effects::{Effects, NextDue, TubeChange};
+use crate::engine::query;
+use crate::engine::tube_cache::{KnownTubes, TubeEntry};
+use crate::format::row::TubeRow;
+use crate::format::{Deadline, Tag, View};
+use crate::words::clock::{NEVER, micros};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::explain::WhyNot;
+use crate::words::gates::Rate;
+use crate::words::task::{State, TaskId};
+use smallvec::SmallVec;
+use std::time::Duration;
+
+/// A gate as it is now.
+pub(crate) struct GateNow {
+    /// How many more tasks it lets through. 0: it is closed.
+    pub(crate) free: u64,
+    /// Why no more.
+    pub(crate) why: WhyNot,
+}
+
+/// The gates of a tube at this queue time, apart from a pause.
+pub(crate) fn at(view: &dyn View, tube: &TubeEntry, now: u64) -> Result<SmallVec<[GateNow; 1]>> {
+    let mut all = SmallVec::new();
+    let Some(gates) = &tube.row.options.gates else { return Ok(all) };
+    if gates.limit > 0 {
+        // The leases under a grace are among them.
+        let (in_flight, limit) = (view.count(tube.range(Tag::Taken)), gates.limit);
+        let why = WhyNot::TubeLimit { in_flight, limit };
+        all.push(GateNow { free: limit.saturating_sub(in_flight), why });
+    }
+    if let Some(rate) = &gates.rate {
+        let left = Duration::from_micros(rate_opens(rate, tube.row.pace, now).saturating_sub(now));
+        let why = WhyNot::TubeRate { left };
+        all.push(GateNow { free: rate_free(rate, tube.row.pace, now), why });
+    }
+    Ok(all)
+}
+
+/// How many tasks the takes of a tube may have at this queue time.
+#[cold]
+#[inline(never)]
+pub(crate) fn free(view: &dyn View, tube: &TubeEntry, now: u64) -> Result<usize> {
+    if tube.row.pause.is_some() {
+        return Ok(0);
+    }
+    let free = at(view, tube, now)?.iter().map(|gate| gate.free).min();
+    Ok(free.map_or(usize::MAX, |free| usize::try_from(free).unwrap_or(usize::MAX)))
+}
+
+/// Lets one chosen task through all gates, also in a paused tube.
+///
+/// # Errors
+/// `WrongState`, with the first gate that is closed.
+#[cold]
+#[inline(never)]
+pub(crate) fn enter(view: &dyn View, tube: &TubeEntry, id: TaskId, now: u64) -> Result<()> {
+    match at(view, tube, now)?.into_iter().find(|gate| gate.free == 0) {
+        None => Ok(()),
+        Some(closed) => {
+            let text = closed.why.to_string();
+            Err(Error::new(ErrorKind::WrongState).because(text).on_task(id))
+        }
+    }
+}
+
+/// Notes that so many tasks were taken from a tube, which its rate counts. Once in an op: its row
+/// is as it was before.
+#[inline]
+pub(crate) fn count_taken(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize) -> Result<()> {
+    match &tube.row.options.gates {
+        Some(_) if taken > 0 => {
+            let by = i128::try_from(taken).unwrap_or(i128::MAX);
+            move_pace(ctx, tube, by)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Gives the take of a lease back to the rate of its tube, which a close returns.
+#[cold]
+#[inline(never)]
+pub(crate) fn give_back(ctx: &mut OpContext<'_>, number: u32) -> Result<()> {
+    // The op may have given others back.
+    let tube = query::tube(ctx, number)?;
+    move_pace(ctx, &tube, -1)
+}
+
+/// Moves the pace of a tube by so many tasks.
+#[cold]
+#[inline(never)]
+fn move_pace(ctx: &mut OpContext<'_>, tube: &TubeEntry, tasks: i128) -> Result<()> {
+    let Some(rate) = tube.row.options.gates.as_ref().and_then(|gates| gates.rate) else {
+        return Ok(());
+    };
+    let (now, step) = (ctx.now.queue, i128::try_from(step(&rate)).unwrap_or(i128::MAX));
+    let before = i128::try_from(paced(&rate, tube.row.pace, now)).unwrap_or(i128::MAX);
+    let after = before.saturating_add(step.saturating_mul(tasks)).max(1);
+    let pace = u64::try_from(after).unwrap_or(u64::MAX);
+    ctx.set_tube(tube.number, TubeRow { pace, ..tube.row.clone() }, None)?;
+    if rate_free(&rate, pace, now) == 0 {
+        let opens = rate_opens(&rate, pace, now);
+        ctx.effects().deadline(tube.number, NextDue::of(Deadline::Delay, opens));
+    }
+    Ok(())
+}
+
+/// The rate of a tube has changed: its pace is no further ahead than takes can bring it, and those
+/// who wait look when it lets the next task through.
+pub(crate) fn begin_rate(ctx: &mut OpContext<'_>, number: u32, row: &mut TubeRow) {
+    let Some(rate) = row.options.gates.as_ref().and_then(|gates| gates.rate) else { return };
+    let now = ctx.now.queue;
+    if row.pace > 0 {
+        row.pace = u64::try_from(paced(&rate, row.pace, now)).unwrap_or(u64::MAX);
+    }
+    if rate_free(&rate, row.pace, now) == 0 {
+        let opens = rate_opens(&rate, row.pace, now);
+        ctx.effects().deadline(number, NextDue::of(Deadline::Delay, opens));
+    }
+}
+
+/// The time from one task to the next, in nanoseconds: rounded up, so that there are never more.
+fn step(rate: &Rate) -> u128 {
+    let per = u128::from(micros(rate.per)) * 1000;
+    per.div_ceil(u128::from(rate.tasks.max(1))).max(1)
+}
+
+/// The pace in nanoseconds: not before now, and no further ahead than takes can bring it.
+fn paced(rate: &Rate, pace: u64, now: u64) -> u128 {
+    let now = u128::from(now) * 1000;
+    let most = now.saturating_add(step(rate).saturating_mul(u128::from(rate.burst)));
+    u128::from(pace).clamp(now, most)
+}
+
+/// How many tasks a rate lets through.
+fn rate_free(rate: &Rate, pace: u64, now: u64) -> u64 {
+    let ahead = paced(rate, pace, now) - u128::from(now) * 1000;
+    let burst = step(rate).saturating_mul(u128::from(rate.burst));
+    u64::try_from((burst - ahead) / step(rate)).unwrap_or(u64::MAX)
+}
+
+/// When a rate lets the next task through: a queue time that has come if it does now.
+fn rate_opens(rate: &Rate, pace: u64, now: u64) -> u64 {
+    let most = step(rate).saturating_mul(u128::from(rate.burst - 1));
+    let opens = paced(rate, pace, now).saturating_sub(most).div_ceil(1000);
+    u64::try_from(opens).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn has_rate(tube: &TubeEntry) -> bool {
+    tube.row.options.gates.as_ref().is_some_and(|gates| gates.rate.is_some())
+}
+
+/// The queue time at which a tube opens by itself, as a lower bound: the end of its pause, and the
+/// next task of its rate. One that has come is over.
+pub(crate) fn opens_at(tube: &TubeEntry, now: u64) -> u64 {
+    tube.row.pause_end().min(next_of_rate(tube, now))
+}
+
+/// The queue time at which the rate of a tube lets the next task through, if that is to come.
+pub(crate) fn next_of_rate(tube: &TubeEntry, now: u64) -> u64 {
+    let rate = tube.row.options.gates.as_ref().and_then(|gates| gates.rate);
+    let when = rate.map(|rate| rate_opens(&rate, tube.row.pace, now)).filter(|when| *when > now);
+    when.unwrap_or(NEVER)
+}
+
+/// How many ready tasks of a tube stand behind a closed gate.
+pub(crate) fn limited(view: &dyn View, tube: &TubeEntry, now: u64) -> Result<u64> {
+    let is_closed = at(view, tube, now)?.iter().any(|gate| gate.free == 0);
+    Ok(if is_closed { query::count(view, tube, State::Ready) } else { 0 })
+}
+
+/// At least as many as the tasks that takes could have if all gates were open; 0 if there is none.
+fn takeable(view: &dyn View, tube: &TubeEntry) -> u64 {
+    let in_lines = view.count(tube.range(Tag::Line));
+    let others = query::count(view, tube, State::Ready).saturating_sub(in_lines);
+    let is_any_open = view.count(tube.range(Tag::Turn)) > 0;
+    others.saturating_add(if is_any_open { in_lines } else { 0 })
+}
+
+/// Sets how many takers a step wakes in tubes with gates, after it was written: one for each task
+/// that became takeable and for each place that became free, and no more than could have a task.
+/// Returns the tubes of which all were to look: those who wait for room still are.
+#[cold]
+#[inline(never)]
+pub(crate) fn bound_wakes(
+    view: &dyn View,
+    known: &dyn KnownTubes,
+    effects: &mut Effects,
+    now: u64,
+) -> SmallVec<[u32; 1]> {
+    let mut bounded = SmallVec::new();
+    let mut wakes: SmallVec<[(u32, usize, usize); 2]> = SmallVec::new();
+    let mut add = |tube: u32, ready: usize, left: usize| match wakes
+        .iter_mut()
+        .find(|(of, ..)| *of == tube)
+    {
+        Some((_, all, freed)) => {
+            (*all, *freed) = (all.saturating_add(ready), freed.saturating_add(left));
+        }
+        None => wakes.push((tube, ready, left)),
+    };
+    for (tube, ready) in effects.wakes.drain(..) {
+        add(tube, ready, 0);
+    }
+    for change in &effects.changes {
+        match (change.from, change.to) {
+            (Some(State::Taken), Some(State::Taken)) => {}
+            (Some(State::Taken), _) => add(change.tube, 0, 1),
+            // More may have come in by the rate since others were woken.
+            (_, Some(State::Taken)) if known.known(change.tube).is_some_and(has_rate) => {
+                add(change.tube, 0, 1)
+            }
+            _ => {}
+        }
+    }
+    for (number, ready, freed) in wakes {
+        let most = match after(known, effects, number) {
+            Some(tube) if tube.row.options.gates.is_some() => {
+                // What cannot be read is told to those who look.
+                let free = free(view, &tube, now).unwrap_or(usize::MAX);
+                free.min(usize::try_from(takeable(view, &tube)).unwrap_or(usize::MAX))
+            }
+            // Without gates, or dropped: those who wait learn of that.
+            _ if ready > 0 => {
+                effects.wake(number, ready);
+                continue;
+            }
+            _ => continue,
+        };
+        if ready == usize::MAX {
+            bounded.push(number);
+        }
+        let count = ready.max(freed).min(most);
+        if count > 0 {
+            effects.wake(number, count);
+        }
+    }
+    bounded
+}
+
+/// The tube as it is after the step; `None` if it is gone.
+fn after(known: &dyn KnownTubes, effects: &Effects, number: u32) -> Option<TubeEntry> {
+    let is_of_tube = |change: &&TubeChange| {
+        change.number == number && change.stalled == 0 && change.schedule.is_none()
+    };
+    match effects.tubes.iter().rev().find(is_of_tube) {
+        Some(change) => {
+            let row = (**change.row.as_ref()?).clone();
+            Some(TubeEntry { number, row, border: None })
+        }
+        None => known.known(number).cloned(),
+    }
+}

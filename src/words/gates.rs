@@ -1,0 +1,111 @@
+//! What a tube says of its gates: how many of its tasks may be taken, and how often. Plain values;
+//! what a gate lets through now is decided elsewhere.
+
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::macros::{getters, setters};
+use std::time::Duration;
+
+/// The gates that all tasks of a tube need. Without one there is no value of this type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gates {
+    /// The most tasks that may be in flight. 0: no limit.
+    pub(crate) limit: u64,
+    /// How often a task may be taken.
+    pub(crate) rate: Option<Rate>,
+}
+
+impl Gates {
+    /// Refuses gates that make no sense.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.rate.map_or(Ok(()), |rate| rate.check())
+    }
+}
+
+/// How often the tasks of a tube are taken, see [`TubeOptions::rate`](crate::TubeOptions::rate): so
+/// many in each interval, evenly spaced, in [queue time](crate#time).
+///
+/// Of three in a minute, one is taken every 20 seconds. After a time without takes, a
+/// [burst](Rate::burst) of several may be taken at once; then they are spaced again. What is
+/// released, retried or lost counts again when it is taken again. The takes whose leases a
+/// [close](crate::Queue::close) returns do not count.
+///
+/// ```
+/// use std::time::Duration;
+/// use tubewell::{ManualClock, Queue, Rate, TubeOptions};
+///
+/// # fn main() -> tubewell::Result<()> {
+/// let clock = ManualClock::new();
+/// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+/// let rate = Rate::new(3).per(Duration::from_secs(60)).burst(2);
+/// let tube = queue.create_tube("api", TubeOptions::default().rate(rate))?;
+/// tube.put_many((0..9).map(|_| b"call".to_vec()))?;
+/// assert_eq!(tube.take_many(9)?.len(), 2);
+/// clock.advance(Duration::from_secs(20));
+/// assert_eq!(tube.take_many(9)?.len(), 1);
+/// clock.advance(Duration::from_secs(3600));
+/// assert_eq!(tube.take_many(9)?.len(), 2);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// With the feature `serde` it can be serialised, with the fields `tasks`, `per` and `burst`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
+#[must_use]
+pub struct Rate {
+    pub(crate) tasks: u32,
+    pub(crate) per: Duration,
+    pub(crate) burst: u32,
+}
+
+impl Default for Rate {
+    /// One a second.
+    fn default() -> Self {
+        Self::new(1)
+    }
+}
+
+impl Rate {
+    /// So many tasks a second, 1 or more, in a burst of one.
+    pub const fn new(tasks: u32) -> Self {
+        Self { tasks, per: Duration::from_secs(1), burst: 1 }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let is_nothing = self.tasks == 0 || self.burst == 0 || self.per < Duration::from_micros(1);
+        // It is stored in microseconds, of which the highest number is no length.
+        if is_nothing || self.per >= Duration::from_micros(u64::MAX) {
+            let text = "a rate takes a task or more, a burst of one or more, and an interval of a \
+                        microsecond or more that ends";
+            return Err(Error::new(ErrorKind::Invalid).because(text));
+        }
+        Ok(())
+    }
+}
+
+setters! {
+    [] Rate;
+
+    /// In each interval of this length, a microsecond or more. Default: a second.
+    per(interval: Duration) => per = interval;
+
+    /// How many may be taken at once after a time without takes, 1 or more. Default: 1.
+    burst(tasks: u32) => burst = tasks;
+}
+
+getters! {
+    Rate;
+
+    /// How many tasks are taken in each interval.
+    get_tasks() -> u32 => tasks;
+
+    /// The interval.
+    get_per() -> Duration => per;
+
+    /// How many may be taken at once.
+    get_burst() -> u32 => burst;
+}
