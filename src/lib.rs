@@ -41,8 +41,9 @@
 //! [`claim`](Tube::claim) takes a chosen task from Delayed and Buried too, [`update`](Tube::update)
 //! moves a task between Delayed and Ready, and [`bury`](Tube::bury) by id buries it from any state.
 //! [`trash`](Tube::trash) takes it from the board, until [`restore`](Tube::restore) makes it ready
-//! again. [`jobs`] is a guide to all of this, with an example in each chapter; [`flows`] is one to
-//! several tubes.
+//! again. A task that [comes after others](NewTask::after) is Blocked until they have ended, and
+//! then Ready or Delayed. [`jobs`] is a guide to all of this, with an example in each chapter;
+//! [`flows`] is one to several tubes.
 //!
 //! [`Queue`] opens, [`Tube`] puts and takes, [`Task`] is a taken task and [`Lease`] the right to
 //! settle it, [`Consumer`] a named session. [`Queue::transact`] commits an ack and the
@@ -119,6 +120,9 @@
 //! | snapshot | the base as of its last checkpoint |
 //! | piece | a part of a large payload, a row that fills a page |
 //! | schedule, fire, child | what puts tasks again and again; one such time; a task of it |
+//! | dependency, dependent | a task that another one comes after; the other one |
+//! | edge | from a task to one that comes after it: open, or met by an end of the first |
+//! | cascade | telling the dependents of a task of its end, in bounded steps |
 //! | sweep | removing in bounded steps what a truncate or a drop left |
 //! | backpressure | callers pause when they write faster than a checkpoint frees the journal |
 
@@ -194,6 +198,7 @@ pub use store::{BaseSpace, Progress, Space, Stage};
 pub use words::backoff::Backoff;
 pub use words::clock::{Clock, ClockReading, ClockStep, ManualClock, SystemClock};
 pub use words::consumer::{ConsumerInfo, ConsumerOptions};
+pub use words::dependency::{Missing, Orphaned};
 pub use words::durability::Durability;
 pub use words::error::{Error, ErrorKind, Result};
 pub use words::event_options::EventOptions;
@@ -210,9 +215,12 @@ pub use words::report::{Phase, WorkProgress};
 pub use words::retention::Retention;
 pub use words::schedule::{Missed, Overlap, ScheduleInfo};
 pub use words::setting::{Setting, SettingSource, SettingValue};
+pub use words::statistics::{DayStatistics, Distribution};
 pub use words::stop::Stop;
 pub use words::tags::TagCount;
-pub use words::task::{Cause, Reason, State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket};
+pub use words::task::{
+    Cause, LinkedTasks, Reason, State, TakenInfo, TaskId, TaskInfo, TaskSummary, Ticket,
+};
 pub use words::tube_kind::TubeKind;
 pub use words::unique::Unique;
 pub use words::urgency::Urgency;

@@ -3,7 +3,8 @@
 
 use crate::api::put::{Backing, Common, NewTask, Payloads};
 use crate::api::tube::Tube;
-use crate::engine::new_row::NewRow;
+use crate::engine::dependencies::AfterTasks;
+use crate::engine::new_row::{Extras, NewRow};
 use crate::runtime::staged_put::StagedPut;
 use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -11,6 +12,7 @@ use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::task::TaskId;
 use crate::words::verb::Put;
 use std::borrow::Borrow;
+use std::cell::Cell;
 
 /// The most tasks, and payload bytes in memory, of a group of [`Tube::put_all`].
 const GROUP_TASKS: usize = 1024;
@@ -256,21 +258,40 @@ impl<T: ?Sized, B: Borrow<T>> Payloads<T> for Vec<B> {
 }
 
 impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
+    fn is_after_any(&self) -> bool {
+        self.0.iter().any(|task| task.extras.as_deref().is_some_and(Extras::is_after_any))
+    }
+
+    fn add_earlier(&self, ids: &mut Vec<TaskId>) {
+        let extras = self.0.iter().filter_map(|task| task.extras.as_deref());
+        extras.for_each(|extras| extras.add_earlier(ids));
+    }
+
     fn rows<R>(
         &self,
         tube: &Tube<T>,
         common: Common<'_>,
         then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
     ) -> Result<R> {
-        let mut backings = Vec::new();
+        let (mut backings, edges) = (Vec::new(), Cell::new(0));
         then(&filled(&self.0, common, &mut backings, |task, row, backing| {
             task.listed(tube)?;
             let Backing { buffer, place, extras } = backing;
             *row = task.row.or(row);
             row.extras = match (task.extras.as_deref(), row.extras) {
-                (Some(own), Some(common)) => Some(extras.insert(own.or(common))),
+                (Some(own), Some(common)) => {
+                    let both = extras.insert(own.or(common));
+                    // Each has a copy of the common ones, so that too many are refused before they
+                    // are copied.
+                    edges.set(edges.get() + both.edges());
+                    AfterTasks::ensure_fit_batch(edges.get())?;
+                    Some(both)
+                }
                 (own, common) => own.or(common),
             };
+            if let Some(own) = task.extras.as_deref() {
+                own.check_after()?;
+            }
             task.tube.fill(row, task.payload, (buffer, place))
         })?)
     }

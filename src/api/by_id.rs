@@ -3,6 +3,7 @@
 use crate::api::steps::in_steps;
 use crate::api::tube::Tube;
 use crate::engine::by_id::{self, Tool, Verb};
+use crate::engine::dependents::Together;
 use crate::engine::update::{self, Changes};
 use crate::words::backoff::Backoff;
 use crate::words::durability::Durability;
@@ -180,7 +181,10 @@ impl<T: ?Sized> Tube<T> {
         was_there(self.run_on("fail", id, Verb::Fail(reason)))
     }
 
-    /// Removes a task, in any state. A lease on it is lost.
+    /// Removes a task, in any state. A lease on it is lost. One that others
+    /// [wait for](crate::NewTask::after) is not removed: [`delete_many`](Tube::delete_many) removes
+    /// it with them, [`cancel_tree`](crate::Queue::cancel_tree) with all that wait for those, and
+    /// [`force_delete`](Tube::force_delete) alone.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -198,12 +202,38 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// [`TaskNotFound`](crate::ErrorKind::TaskNotFound);
     /// [`WrongTube`](crate::ErrorKind::WrongTube) if it is in another tube, which the error names;
+    /// [`HasDependents`](crate::ErrorKind::HasDependents) if other tasks wait for it, of which
+    /// [`Error::tasks`](crate::Error::tasks) names one, also while a put in several steps makes it;
     /// [`TubeNotFound`](crate::ErrorKind::TubeNotFound) if the tube was dropped;
     /// [`Closed`](crate::ErrorKind::Closed);
     /// [`InTransaction`](crate::ErrorKind::InTransaction);
     /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed.
     pub fn delete(&self, id: TaskId) -> Result<()> {
-        self.run_on("delete", id, Verb::Delete { only_if: None }).map(drop)
+        self.run_on("delete", id, Verb::Delete { only_if: None, by_force: false }).map(drop)
+    }
+
+    /// Removes a task, in any state, also if other tasks [wait for it](crate::NewTask::after):
+    /// their [policy](crate::Orphaned) says what becomes of them.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Orphaned, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let draft = tube.put(b"draft")?;
+    /// let letter = tube.task(b"letter").after([draft]).orphaned(Orphaned::Cancel).put()?;
+    /// let refused = tube.delete(draft).unwrap_err();
+    /// assert_eq!((refused.kind(), refused.tasks()), (ErrorKind::HasDependents, &[letter][..]));
+    /// tube.force_delete(draft)?;
+    /// assert!(tube.is_empty()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`delete`](Tube::delete), without `HasDependents`.
+    pub fn force_delete(&self, id: TaskId) -> Result<()> {
+        self.run_on("delete", id, Verb::Delete { only_if: None, by_force: true }).map(drop)
     }
 
     /// Removes a task if it is in one of these states.
@@ -229,12 +259,15 @@ impl<T: ?Sized> Tube<T> {
     /// [`WrongState`](crate::ErrorKind::WrongState) if it is in another state; as
     /// [`delete`](Tube::delete).
     pub fn delete_only_if(&self, id: TaskId, states: &[State]) -> Result<()> {
-        self.run_on("delete", id, Verb::Delete { only_if: Some(states) }).map(drop)
+        self.run_on("delete", id, Verb::Delete { only_if: Some(states), by_force: false }).map(drop)
     }
 
     /// Removes tasks, in any state, in one step; above 65 536 in several. Leases on them are lost.
-    /// Ids that the tube does not have are stepped over, also those of tasks in other tubes.
-    /// Returns how many were removed.
+    /// Ids that the tube does not have are stepped over, also those of tasks in other tubes. Tasks
+    /// of the tube that [wait](crate::NewTask::after) for each other are removed together, in
+    /// whatever order they are given; those of several tubes are removed tube by tube, those that
+    /// wait first. Between two steps the [policy](crate::Orphaned) of a task counts that waits for
+    /// one of an earlier step. Returns how many were removed.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -250,12 +283,16 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`kick`](Tube::kick).
+    /// [`HasDependents`](crate::ErrorKind::HasDependents) if a task waits for one of them that is
+    /// not among them, or is in another tube; [`Invalid`](crate::ErrorKind::Invalid) if more than
+    /// 4096 wait for those of one step, also if they are among them; as [`kick`](Tube::kick).
     pub fn delete_many(&self, ids: &[TaskId]) -> Result<u64> {
-        let mut deleted = 0;
+        let (mut deleted, mut all) = (0, ids.to_vec());
+        all.sort_unstable();
         let done = in_steps(ids.len(), |step| {
             let ids = ids.get(step).unwrap_or_default();
-            let op = by_id::DeleteMany { tube: self.number, ids };
+            let all = Together::in_its_tube(&all);
+            let op = by_id::DeleteMany { tube: self.number, ids, all };
             deleted += self.hold.core.run(&op, self.durability)?;
             Ok(())
         });

@@ -31,6 +31,8 @@ pub struct TubeStats {
     pub limited: u64,
     /// Tasks whose delay has not ended.
     pub delayed: u64,
+    /// Tasks that wait for [others](crate::NewTask::after).
+    pub blocked: u64,
     /// Tasks that a taker holds, or that wait for a consumer's grace to end.
     pub taken: u64,
     /// Those of them that are [stalled](crate::Lapse): their ttr is over, and their grace is not.
@@ -39,7 +41,7 @@ pub struct TubeStats {
     pub buried: u64,
     /// Tasks in the trash, which count in no state and not against the capacity.
     pub trashed: u64,
-    /// The tasks in these four states together, without those in the trash.
+    /// The tasks in these five states together, without those in the trash.
     pub total: u64,
     /// Finished tasks that the tube [keeps](crate::TubeOptions::keep_finished).
     pub finished: u64,
@@ -82,6 +84,11 @@ pub struct Calls {
     pub advance: u64,
     /// Tasks that came from another tube, or went there by [`move_to`](Tube::move_to).
     pub moved: u64,
+    /// Tasks that waited for others and wait for none any more.
+    pub unblock: u64,
+    /// Tasks that were removed because one that they came after ended otherwise than they waited
+    /// for.
+    pub cancel: u64,
     /// Delays that ended.
     pub delay: u64,
     /// Tasks whose ttl ended.
@@ -177,6 +184,8 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeStats {
         update: of(Cause::Update),
         advance: of(Cause::Advance),
         moved: of(Cause::Move),
+        unblock: of(Cause::Unblock),
+        cancel: of(Cause::Cancel),
         delay: of(Cause::Delay),
         ttl: of(Cause::Ttl),
         ttr: of(Cause::Ttr),
@@ -185,8 +194,8 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeStats {
         lost: of(Cause::Lost),
         retention: of(Cause::Retention),
     };
-    let [ready, delayed, taken, buried, finished] =
-        [State::Ready, State::Delayed, State::Taken, State::Buried, State::Done].map(in_state);
+    let [ready, delayed, blocked] = [State::Ready, State::Delayed, State::Blocked].map(in_state);
+    let [taken, buried, finished] = [State::Taken, State::Buried, State::Done].map(in_state);
     TubeStats {
         trashed: query::trashed(&state.store, &tube),
         limited: gates::limited(&state.store, &tube, now.queue).unwrap_or(0),
@@ -194,9 +203,10 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeStats {
         tube: tube.row.name,
         ready,
         delayed,
+        blocked,
         taken,
         buried,
-        total: ready + delayed + taken + buried,
+        total: ready + delayed + blocked + taken + buried,
         finished,
         done: calls.ack + calls.delete,
         calls,

@@ -5,6 +5,8 @@ use crate::api::lease::Lease;
 use crate::api::placement::{Place, PutView};
 use crate::api::receipt::Receipt;
 use crate::api::tube::Tube;
+use crate::engine::dependencies::FoundTasks;
+use crate::engine::linked::Earlier;
 use crate::engine::new_row::{Extras, NewRow};
 use crate::engine::put::PutTasks;
 use crate::runtime::group_commit::Mark;
@@ -15,11 +17,12 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::{debug, setters};
 #[cfg(doc)]
 use crate::words::options::TubeOptions;
-use crate::words::stop::Stop;
 use crate::words::sync::Ordering;
 use crate::words::task::TaskId;
-use crate::words::verb::{Conflict, Put, PutOutcome};
-use crate::words::wait::{Wait, WaitLength};
+#[cfg(doc)]
+use crate::words::verb::Conflict;
+use crate::words::verb::{Put, PutOutcome};
+use crate::words::wait::Wait;
 use std::slice;
 use std::time::{Duration, SystemTime};
 
@@ -97,7 +100,9 @@ impl<T: ?Sized> Tube<T> {
     pub fn task<'a>(&'a self, payload: &'a T) -> NewTask<'a, T> {
         NewTask::of(self, payload)
     }
+}
 
+impl<T: ?Sized> Tube<T> {
     /// Writes the encoded payload into a row, and its place.
     #[inline]
     pub(super) fn fill<'a>(
@@ -286,6 +291,25 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     where
         P: Payloads<T>,
     {
+        let core = &self.tube.hold.core;
+        self.submit_after(|ids| core.find_all(ids), carry_out)
+    }
+
+    /// The same; the tasks that it comes after are found so.
+    pub(crate) fn submit_after<R>(
+        self,
+        find: impl FnOnce(&[TaskId]) -> Result<FoundTasks>,
+        carry_out: impl FnOnce(&Tube<T>, &PutTasks<'_>) -> Result<R>,
+    ) -> Result<R>
+    where
+        P: Payloads<T>,
+    {
+        let is_own = self.extras.as_deref().is_some_and(Extras::is_after_any);
+        let earlier = match is_own || self.payload.is_after_any() {
+            false => None,
+            true => Some(self.find_earlier(find)?),
+        };
+        let earlier = earlier.as_deref();
         let Self { tube, payload, row, extras, .. } = self;
         let done = payload.rows(tube, (row, extras.as_deref()), |tasks| {
             let op = PutTasks {
@@ -296,62 +320,39 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
                 payload_bytes_max: tube.hold.core.live.payload_bytes_max.load(Ordering::Relaxed),
                 durable_bytes_max: tube.hold.core.live.durable_bytes_max.load(Ordering::Relaxed),
                 others_wait: tube.hold.core.room.has_waiters(tube.number),
+                earlier,
             };
             carry_out(tube, &op)
         });
         tube.name_errors("put", done)
     }
+
+    #[cold]
+    #[inline(never)]
+    fn find_earlier(
+        &self,
+        find: impl FnOnce(&[TaskId]) -> Result<FoundTasks>,
+    ) -> Result<Box<Earlier>>
+    where
+        P: Payloads<T>,
+    {
+        // Here, because it looks at all of them, and the engine's lock is not held.
+        self.extras.as_deref().map_or(Ok(()), Extras::check_after)?;
+        let ids = earlier(self.extras.as_deref(), &self.payload);
+        let found = self.tube.name_errors("put", find(&ids))?;
+        Ok(Box::new(Earlier { found, linked: None }))
+    }
 }
 
-// What only one task has.
-setters! {
-    ['a, T: ?Sized] NewTask<'a, T>;
-
-    /// Under the caller's own key, which one task of the tube can have until it is finished or
-    /// gone, also while it is buried: a task that failed for good keeps its key until it is kicked,
-    /// deleted or replaced. [`TubeOptions::unique`] may say otherwise. 1 to 255 bytes without
-    /// control characters.
-    key(key: &'a str) => row.key = Some(key);
-
-    /// What to do if a task has the key. Default: [`Conflict::Keep`]. It has no effect without a
-    /// [`key`](NewTask::key).
-    on_conflict(conflict: Conflict) => row.conflict = conflict;
-
-    /// Before all others of its priority, also before earlier front puts. A tube with a
-    /// [placement](crate::TubeOptions::placement) refuses it.
-    front() => row.front = true;
-
-    /// Waits at most this long, in [lease time](crate#time), while the tube is at its capacity, or
-    /// all [durable](crate::Builder::durable_bytes_max) or all
-    /// [temporary](crate::Builder::temporary_bytes_max) tubes at theirs. Default: not at all.
-    ///
-    /// In each tube the put that waits longest is served first. Later puts of new tasks stand
-    /// behind it: those that do not wait are [`Full`](ErrorKind::Full).
-    /// [`Queue::waiters`](crate::Queue::waiters) lists the waiting puts.
-    wait_for_room(timeout: Duration) => room.length = Some(WaitLength::For(timeout));
-
-    /// Waits for room like [`wait_for_room`](NewTask::wait_for_room), until [`stop`](Stop::stop) is
-    /// called. After that the put is refused where it would wait. With both, the wait ends at the
-    /// first of the two.
-    ///
-    /// ```
-    /// use tubewell::{ErrorKind, Queue, Stop, TubeOptions};
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let queue = Queue::in_memory()?;
-    /// let tube = queue.create_tube("letters", TubeOptions::default().capacity(1))?;
-    /// tube.put(b"a")?;
-    /// let stop = Stop::new();
-    /// let waiting = std::thread::spawn({
-    ///     let (tube, stop) = (tube.clone(), stop.clone());
-    ///     move || tube.task(b"b").wait_for_room_until(&stop).put()
-    /// });
-    /// stop.stop();
-    /// assert_eq!(waiting.join().unwrap().unwrap_err().kind(), ErrorKind::Full);
-    /// # Ok(())
-    /// # }
-    /// ```
-    wait_for_room_until(stop: &'a Stop) => room.stop = Some(stop);
+/// The tasks that those of a put come after.
+#[cold]
+fn earlier<T: ?Sized>(common: Option<&Extras<'_>>, own: &impl Payloads<T>) -> Vec<TaskId> {
+    let mut ids = Vec::new();
+    common.into_iter().for_each(|common| common.add_earlier(&mut ids));
+    own.add_earlier(&mut ids);
+    ids.sort_unstable();
+    ids.dedup();
+    ids
 }
 
 impl<'a, T: ?Sized> NewTask<'a, T> {
@@ -423,6 +424,17 @@ pub(super) type Common<'a> = (NewRow<'a>, Option<&'a Extras<'a>>);
 /// The payload or payloads of a put.
 pub(crate) trait Payloads<T: ?Sized> {
     const IS_BATCH: bool = true;
+
+    /// Whether one of them comes after others by options of its own.
+    #[inline]
+    fn is_after_any(&self) -> bool {
+        false
+    }
+
+    /// Adds the tasks that they come after so.
+    fn add_earlier(&self, ids: &mut Vec<TaskId>) {
+        let _ = ids;
+    }
 
     /// Makes a row of each payload with the common options, and passes them to `then`.
     fn rows<R>(

@@ -11,6 +11,7 @@ use crate::api::tube::Tube;
 use crate::engine::held_verb::VerbWithPayload;
 use crate::engine::replace::Replacement;
 use crate::engine::settle::Adding;
+use crate::runtime::pipeline::follow_ends;
 use crate::runtime::staged_put::PutsDone;
 use crate::runtime::transaction::TransactionCommit;
 use crate::store::is_app_table;
@@ -78,7 +79,9 @@ impl Queue {
             let session = TransactionCommit::begin(core)?;
             let tx = Transaction { hold: &self.hold, session };
             let done = work(&tx).map_err(rejected)?;
-            tx.session.commit()?;
+            if let Some(began) = tx.session.commit()? {
+                follow_ends(core, *began);
+            }
             Ok(done)
         })
     }
@@ -185,7 +188,11 @@ impl<T: ?Sized, P> NewTask<'_, T, P> {
     where
         P: Payloads<T>,
     {
-        self.submit(|tube, op| {
+        let find = |_: &[TaskId]| {
+            let text = "after in a transaction; put the task after the commit";
+            Err(Error::new(ErrorKind::Unsupported).because(text))
+        };
+        self.submit_after(find, |tube, op| {
             tx.same_queue(&tube.hold)?;
             tx.session.run(op)
         })

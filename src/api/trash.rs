@@ -89,7 +89,8 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Removes what is in the trash. Works in steps of at most 64 tasks; other calls run between
-    /// them. What comes to the trash meanwhile stays. Returns how many tasks it has removed.
+    /// them. What comes to the trash meanwhile stays, and so does what others [wait
+    /// for](crate::NewTask::after). Returns how many tasks it has removed.
     ///
     /// ```
     /// use tubewell::Queue;

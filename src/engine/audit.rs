@@ -16,18 +16,22 @@ mod finding;
 mod strays;
 mod remains;
 mod doubles;
+mod edged;
 mod seen;
 mod consumers;
 mod histories;
 mod own_rows;
 mod reports;
 mod tags;
+mod edges;
+mod days;
 mod of_tube;
 mod payloads;
 mod works;
 mod settings;
 mod schedules;
 
+use edged::EdgedTasks;
 pub(crate) use finding::{About, Finding, Findings, Fix, Sum};
 use payloads::NamedPieces;
 use remains::Remains;
@@ -41,7 +45,7 @@ pub(crate) fn lines(view: &dyn View, report: &mut dyn FnMut(String)) -> Result<(
 /// Reports each disagreement, with what mends it.
 pub(crate) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
     let (mut tubes, mut led, mut remains) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
-    let mut doubtful = Vec::new();
+    let (mut doubtful, mut edged) = (Vec::new(), EdgedTasks::default());
     for number in query::numbers(view)? {
         let Some(tube) = query::sound_tube(view, number)? else {
             let line = format!("tube {number}: its row is damaged");
@@ -73,6 +77,7 @@ pub(crate) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
             let mut seen = seen::Audit::of(view, &tube, &mut sort).walk()?;
             led.append(&mut seen.led);
             remains.append(&mut seen.remains);
+            edged.append(seen.edged, seen.damaged);
         }
         tubes.insert(tube.run(), tube);
     }
@@ -80,7 +85,7 @@ pub(crate) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
     names(view, report)?;
     numbers(view, &tubes, report)?;
     let mut named = NamedPieces::default();
-    works::audit(view, &tubes, &mut named, report)?;
+    works::audit(view, &tubes, (&mut named, &edged), report)?;
     let pieces = payloads::audit(view, named, report)?;
     remains::audit(view, remains, pieces, report)?;
     failed(view, report)?;
@@ -90,6 +95,7 @@ pub(crate) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
     moved(view, &tubes, led, report)?;
     tags::audit(view, report)?;
     tags::tracked(view, report)?;
+    edges::audit(view, &tubes, edged, report)?;
     strays::audit(view, &tubes, report)?;
     durable_bytes(view, report)
 }

@@ -2,15 +2,16 @@
 //! They need no lease; a lease on the task is lost.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
+use crate::engine::dependents::Together;
 use crate::engine::settle::{kicked, set_aside};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{finish, history, keys, lookup, transition, trash};
+use crate::engine::{dependents, finish, history, keys, lookup, transition, trash};
 use crate::format::key::{self, Key};
 use crate::format::row::BuriedRow;
 use crate::format::{Scan, Tag, View};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::SWEEP_TASKS;
+use crate::words::limits::{EDGES_LOOKED_MAX, SWEEP_TASKS};
 use crate::words::task::{Cause, Reason, State, TaskId};
 
 /// Applies a verb to a task, also if it is taken. Returns false if its work was done already.
@@ -32,6 +33,8 @@ pub(crate) enum Verb<'a> {
     Delete {
         /// The states in which the task is deleted; `None` is all.
         only_if: Option<&'a [State]>,
+        /// Also if other tasks wait for it.
+        by_force: bool,
     },
 }
 
@@ -40,6 +43,8 @@ pub(crate) enum Verb<'a> {
 pub(crate) struct DeleteMany<'a> {
     pub(crate) tube: u32,
     pub(crate) ids: &'a [TaskId],
+    /// All tasks that the call removes.
+    pub(crate) all: Together<'a>,
 }
 
 /// Makes buried tasks ready again, up to `most`, of one sweep. Returns how many, and where the next
@@ -111,7 +116,11 @@ impl Tool<'_> {
             Verb::Bury(_) | Verb::Trash(_) if matches!(from, TaskState::Trashed(_)) => Ok(()),
             Verb::Bury(_) if from.state() == State::Buried => Ok(()),
             Verb::Fail(reason) | Verb::Bury(reason) | Verb::Trash(reason) => {
-                let mut to = set_aside(ctx, tube, from.head().clone(), from.holder(), reason)?;
+                let head = match &from {
+                    TaskState::Blocked(row) => TaskState::unblocked(row, ctx.now),
+                    from => from.head().clone(),
+                };
+                let mut to = set_aside(ctx, tube, head, from.holder(), reason)?;
                 let cause = trash::cause_of(&to);
                 let noted = history::note(ctx, task, (&from, &mut to), cause)?;
                 transition::move_task(ctx, task, &from, &to, cause)?;
@@ -123,19 +132,24 @@ impl Tool<'_> {
                 TaskState::Trashed(_) => wrong_state(id, &from, "in the trash, restore it"),
                 from => wrong_state(id, &from, "not Buried"),
             },
-            Verb::Delete { only_if: Some(states) } if !states.contains(&from.state()) => {
+            Verb::Delete { only_if: Some(states), .. } if !states.contains(&from.state()) => {
                 wrong_state(id, &from, &format!("not one of {states:?}"))
             }
-            Verb::Delete { .. } => transition::erase(ctx, task, &from, Cause::Delete),
+            Verb::Delete { by_force, .. } => {
+                if !by_force {
+                    dependents::ensure_none(ctx, task, &from)?;
+                }
+                transition::erase(ctx, task, &from, Cause::Delete)
+            }
         }
     }
 }
 
 /// Makes a buried task ready.
 fn kick(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, buried: BuriedRow) -> Result<()> {
-    let mut to = TaskState::Ready(kicked(ctx, task, &buried));
+    let mut to = TaskState::ready_or_blocked(kicked(ctx, task, &buried), ctx.now);
     let from = TaskState::Buried(buried);
-    keys::admits(ctx, task, (&from, State::Ready))?;
+    keys::admits(ctx, task, (&from, to.state()))?;
     let noted = history::note(ctx, task, (&from, &mut to), Cause::Kick)?;
     transition::move_task(ctx, task, &from, &to, Cause::Kick)?;
     noted.write(ctx);
@@ -184,13 +198,14 @@ impl Op for DeleteMany<'_> {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u64> {
         let tube = &*ctx.tube(self.tube)?;
-        let mut deleted = 0;
+        let (mut deleted, mut left) = (0, EDGES_LOOKED_MAX);
         for id in self.ids {
             let (stored, from) = match lookup::find(ctx, tube, *id) {
                 Err(error) if error.is_not_found() => continue,
                 found => found.map_err(|error| error.on_task(*id))?,
             };
             let task = stored.task(tube).map_err(|error| error.on_task(*id))?;
+            dependents::ensure_among(ctx, (&task, &from), self.all, &mut left)?;
             transition::erase(ctx, &task, &from, Cause::Delete)?;
             deleted += 1;
         }

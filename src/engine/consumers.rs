@@ -190,6 +190,8 @@ impl Op for Leave {
 impl Op for End {
     type Done = Leftover;
 
+    const FOLLOWS_ENDS: bool = false;
+
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Leftover> {
         let Some(mut row) = query::consumer(ctx, self.consumer)? else {
             return Ok(Leftover::Nothing);

@@ -28,6 +28,10 @@ pub(crate) trait Op {
     /// Whether it works in the tubes of a set, see [`tube_set`](Self::tube_set).
     const OVER_SET: bool = false;
 
+    /// Whether its caller works off what it has written for the ends of tasks. Work of the queue
+    /// itself leaves that to another step.
+    const FOLLOWS_ENDS: bool = true;
+
     /// The tube whose due work is done first, so that no op sees a task that should have moved.
     /// `None` for an op that works in no tube, or that is itself such work.
     fn tube(&self) -> Option<u32> {
@@ -342,7 +346,7 @@ impl View for OpContext<'_> {
 pub(crate) fn tube(view: &dyn View, number: u32) -> Result<TubeEntry> {
     let missing = || Error::new(ErrorKind::TubeNotFound).because("the tube was dropped");
     let row = decoded(view.get(&key::tube(number)), TubeRow::decode, "tube")?;
-    Ok(TubeEntry { number, row: row.ok_or_else(missing)?, border: None })
+    Ok(TubeEntry { number, row: row.ok_or_else(missing)?, border: None, day: None })
 }
 
 /// The decoded row, if there is one. `what` says in the error what kind of row it is.

@@ -45,6 +45,7 @@ impl Decision {
     /// Adds a later decision, made over this one.
     pub(crate) fn merge(&mut self, mut later: Self) {
         later.rows.layer.drain_into(|row| self.rows.write(row));
+        self.rows.days.append(&mut later.rows.days);
         self.effects.merge(later.effects);
         self.needs = self.needs.into_iter().chain(later.needs).reduce(Needs::with);
     }

@@ -5,8 +5,8 @@ use crate::engine::context::damaged;
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{groups, last_change, lookup, query, reports, retry, tags};
-use crate::format::key::{self, Key};
+use crate::engine::{edges, groups, last_change, lookup, query, reports, retry, tags};
+use crate::format::key::{self, Direction, Key};
 use crate::format::row::{TakenRow, TaskProgress, TaskRow};
 use crate::format::{Deadline, Met, Tag, View};
 use crate::words::clock::{NEVER, Now, instant};
@@ -119,6 +119,8 @@ fn describe(
         buried: None,
         last_failure: last_failure(head),
         finished: None,
+        dependencies: edges::linked(view, tube, task.id, (head, Direction::Dependency))?,
+        dependents: edges::linked(view, tube, task.id, (head, Direction::Dependent))?,
         history: standing.history_entries(),
     };
     add_state(&mut info, view, standing, now)?;
@@ -158,6 +160,10 @@ fn add_state(
             // The rest of the ttl when the delay ends.
             let due = now.queue.saturating_add(wait);
             info.ttl_left = left(delayed.head.expires, due);
+        }
+        TaskState::Blocked(row) => {
+            // It does not run.
+            info.ttl_left = left(row.head.expires, row.since);
         }
         TaskState::Taken(taken) => {
             info.lease_left = left(taken.deadline.min(taken.head.lapsed()), now.lease);

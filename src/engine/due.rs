@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{fire, gates, schedules, settle, sweep, tubes};
+use crate::engine::{fire, gates, schedules, settle, statistics, sweep, tubes};
 use crate::engine::{history, lapse, lookup, query, transition};
 use crate::format::key::{self, Order, Rank, Run, Work};
 use crate::format::row::TakenRow;
@@ -85,6 +85,7 @@ pub(crate) fn first_deadlines(view: &dyn View, tube: &TubeEntry) -> Result<NextD
     }
     // At any time before: the first sweep finds what has come.
     next.delay = next.delay.min(gates::opens_at(tube, 0));
+    next.ttl = next.ttl.min(statistics::first_end(view, tube)?);
     Ok(next.earlier(schedules::first_fires(view, tube.number)?))
 }
 
@@ -100,6 +101,8 @@ pub(crate) fn work(view: &dyn View, run: Run) -> Result<Option<Met>> {
 impl Op for WorkOff {
     /// Whether there may be more.
     type Done = bool;
+
+    const FOLLOWS_ENDS: bool = false;
 
     fn numbers(&self) -> Numbers {
         Numbers::of_ids(if self.may_draw { self.most as u64 } else { 0 })
@@ -150,6 +153,7 @@ impl Op for WorkOff {
                 }
             };
         }
+        next.ttl = next.ttl.min(statistics::remove_old(ctx, &tube, &mut left)?);
         if !is_pause_over {
             next.delay = next.delay.min(tube.row.pause_end());
         }

@@ -122,6 +122,22 @@ pub(crate) struct Border {
     pub(crate) unsure_to: u64,
 }
 
+/// Work on the edges between tasks that was begun.
+#[derive(Debug, Default)]
+pub(crate) struct EdgeWork {
+    /// The keys of its rows. One may stand here twice.
+    pub(crate) rows: Vec<Key>,
+}
+
+impl EdgeWork {
+    /// Takes over the work that was begun later.
+    pub(crate) fn append(begun: &mut Option<Box<Self>>, later: Option<Box<Self>>) {
+        if let Some(later) = later {
+            begun.get_or_insert_default().rows.extend(later.rows);
+        }
+    }
+}
+
 /// What is published after the commit.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
@@ -137,9 +153,13 @@ pub(crate) struct Effects {
     pub(crate) worked_off: Option<(u32, NextDue)>,
     /// Where the border of a tube's fresh tasks is now.
     pub(crate) borders: SmallVec<[(u32, Border); 1]>,
+    /// Tubes whose runs have a row of statistics of this day now.
+    pub(crate) days: Vec<(u32, u32)>,
     pub(crate) tubes: Vec<TubeChange>,
     /// A work row was written, which the timer handles.
     pub(crate) work: bool,
+    /// What of it is work on the edges between tasks, which the caller handles.
+    pub(crate) edges: Option<Box<EdgeWork>>,
     /// A part of a repair: a task that it sets aside removes no other one. Not published.
     pub(crate) retires_none: bool,
     /// Payload bytes added to durable tubes, minus those removed.
@@ -163,9 +183,13 @@ impl Effects {
         self.deadlines.clear();
         self.deadlines.shrink_to(KEPT);
         self.borders.clear();
+        self.days.clear();
         self.worked_off = None;
         if !self.tubes.is_empty() {
             self.tubes = Vec::new();
+        }
+        if self.work {
+            self.edges = None;
         }
         (self.work, self.durable_bytes) = (false, 0);
     }
@@ -268,8 +292,10 @@ impl Effects {
         for (tube, border) in later.borders {
             self.set_border(tube, border);
         }
+        self.days.extend(later.days);
         self.tubes.extend(later.tubes);
         self.work |= later.work;
+        EdgeWork::append(&mut self.edges, later.edges);
         self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
         self.retired.extend(later.retired);
         self.looked = later.looked.or(self.looked.take());

@@ -3,7 +3,7 @@
 
 use crate::engine::context::{damaged, decoded};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{description, gates, lookup, query};
+use crate::engine::{description, edges, gates, lookup, query};
 use crate::format::{View, key, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
@@ -32,6 +32,9 @@ pub(crate) fn explain(
             [running].into_iter().chain(summary.grace_left.map(stalled)).collect()
         }
         State::Delayed => vec![WhyNot::Delayed { left: summary.delay_left }],
+        State::Blocked => {
+            edges::waits_for(view, tube, id, summary.dependencies.count)?.into_iter().collect()
+        }
         State::Buried => {
             vec![WhyNot::Buried { reason: summary.reason.ok_or_else(|| damaged("buried"))? }]
         }

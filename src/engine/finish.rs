@@ -4,7 +4,7 @@
 use crate::engine::context::{OpContext, sound};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{pieces, reports, retention, transition};
+use crate::engine::{edges, pieces, reports, retention, transition};
 use crate::format::key;
 use crate::format::row::{DoneRow, PayloadPlace, TakenRow, TaskRow, dropped_section};
 use crate::format::{Tag, View};
@@ -64,6 +64,7 @@ fn keep(
     head.clear_failure();
     reports::forget_checkpoint(ctx, task, &mut head);
     head.set_kept_until(retention::until(ctx, task.tube, Tag::Done));
+    edges::leave(ctx, task, &mut head)?;
     let (time, result, has_key_rows) = (ctx.now.queue, result.map(Box::from), task.key().is_some());
     let to = TaskState::Done(DoneRow { head, time, result, has_key_rows });
     if task.tube.row.options.drop_payloads {

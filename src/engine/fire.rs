@@ -205,6 +205,7 @@ pub(crate) fn of_schedule<'a>(
 ) -> PutTasks<'a> {
     let (staged, payload_bytes_max, others_wait) = (&[][..], usize::MAX, false);
     PutTasks {
+        earlier: None,
         tube,
         tasks,
         is_batch: false,

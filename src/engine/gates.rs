@@ -251,7 +251,7 @@ fn after(known: &dyn KnownTubes, effects: &Effects, number: u32) -> Option<TubeE
     match effects.tubes.iter().rev().find(is_of_tube) {
         Some(change) => {
             let row = (**change.row.as_ref()?).clone();
-            Some(TubeEntry { number, row, border: None })
+            Some(TubeEntry { number, row, border: None, day: None })
         }
         None => known.known(number).cloned(),
     }

@@ -126,7 +126,9 @@ pub(crate) fn own_group(
 
 fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTask>> {
     let run = tube.run();
-    for key in [key::taken(run, id), key::delayed(run, id), key::done(run, id)] {
+    let keys =
+        [key::taken(run, id), key::delayed(run, id), key::done(run, id), key::blocked(run, id)];
+    for key in keys {
         if let Some(found) = look(view, tube, key)? {
             return Ok(Some(found));
         }
@@ -152,7 +154,8 @@ pub(crate) fn state_row(
     at: Option<&Key>,
 ) -> Result<Option<Met>> {
     let run = tube.run();
-    let mut keys = vec![key::taken(run, id), key::delayed(run, id), key::done(run, id)];
+    let mut keys =
+        vec![key::taken(run, id), key::delayed(run, id), key::done(run, id), key::blocked(run, id)];
     match sound(position::of(view, tube, id))? {
         Some(PositionRow { home, place }) => {
             // Without the task's own row its group is not known.

@@ -9,6 +9,7 @@ mod tubes;
 mod tasks;
 mod payloads;
 mod progress;
+mod days;
 
 use crate::engine::audit::{About, Fix, Sum};
 use crate::engine::context::{Op, OpContext, Repaired};
@@ -112,6 +113,7 @@ fn attempt<T>(
     let (mut writes, mut checked) = (Vec::new(), Decision::default());
     draft.rows.layer.drain_into(|write| writes.push(write));
     std::mem::swap(&mut checked.effects, &mut draft.effects);
+    std::mem::swap(&mut checked.rows.days, &mut draft.rows.days);
     checked.needs = draft.needs;
     let has_effects = checked.effects.durable_bytes != 0 || !checked.effects.tubes.is_empty();
     let numbers = &mut *ctx.numbers;
@@ -140,6 +142,7 @@ fn apply(ctx: &mut OpContext<'_>, finding: &Planned) -> Mended {
             done("the row was removed")
         }
         Fix::Sum(sum) => correct(ctx, sum),
+        Fix::Day(key) => days::begin_again(ctx, key),
         Fix::Task(number, key) => tasks::bury(ctx, *number, key),
         Fix::Double(keys) => tasks::remove_double(ctx, keys),
         Fix::Remains(number, id, keys) => tasks::bring_back(ctx, *number, *id, keys),
@@ -148,6 +151,7 @@ fn apply(ctx: &mut OpContext<'_>, finding: &Planned) -> Mended {
         Fix::Unkept(number, id) => tasks::set_aside(ctx, (*number, *id), tasks::PAYLOAD_NOT_KEPT),
         Fix::Fresh(number, key) => tasks::unfresh(ctx, *number, key),
         Fix::Reports(number, id) => progress::count(ctx, *number, *id),
+        Fix::Edges(number, id) => progress::edges(ctx, *number, *id),
         Fix::Tags(number, id, found) => progress::tags(ctx, (*number, *id), found),
         Fix::Lease(number, id) => tasks::give_back(ctx, *number, *id),
         Fix::Payload(run, id, pieces, missing) => {
@@ -163,9 +167,7 @@ fn apply(ctx: &mut OpContext<'_>, finding: &Planned) -> Mended {
         Fix::Counters(used) => tubes::count_on(ctx, used),
         Fix::Bytes(more) => {
             ctx.effects().durable_bytes += more;
-            // The total is stored with a record, and a record has rows.
-            let counters = query::counters(ctx)?;
-            ctx.set(key::meta(Counters::WHAT), counters.encode())?;
+            need_record(ctx)?;
             done("the count was corrected")
         }
         Fix::Stalled(number, more) => {
@@ -173,6 +175,12 @@ fn apply(ctx: &mut OpContext<'_>, finding: &Planned) -> Mended {
             done("the count was corrected")
         }
     }
+}
+
+/// What is stored with a record needs one, and a record has rows.
+fn need_record(ctx: &mut OpContext<'_>) -> Result<()> {
+    let counters = query::counters(ctx)?;
+    ctx.set(key::meta(Counters::WHAT), counters.encode())
 }
 
 fn done(what: &str) -> Mended {
@@ -189,6 +197,9 @@ fn set(ctx: &mut OpContext<'_>, finding: &Planned, (key, value): (&Key, &Value))
         return count_failures(ctx, key);
     }
     ctx.effects().work |= tag == Some(Tag::Work);
+    if tag == Some(Tag::Work) {
+        ctx.effects().edges.get_or_insert_default().rows.push(key::copy(key));
+    }
     if let Some((tube, clock, when, _)) = key::of_fire(key).filter(|_| tag == Some(Tag::Fire)) {
         ctx.effects().deadline(tube, NextDue::of(clock.deadline(), when));
     }

@@ -7,6 +7,7 @@
 //!  – ─────────────────▶ Ready ◀──────── Delayed        Ready ─────────────▶ Taken
 //!  – ─── put, later ──▶ Delayed                        Taken ─ release, lost, ttr ─▶ Ready
 //!                                                      Taken ─ release, retry ─────▶ Delayed
+//!  – ─── put after others ─▶ Blocked ── their ends ──▶ Ready, Delayed, or gone
 //!  any ── bury ───────▶ Buried ─ kick ─▶ Ready         Taken ─ bury, fail, retry ──▶ Buried
 //!  any ── trash ──────▶ Trashed ─ restore ─▶ Ready
 //!  any ── delete, ttl, truncate ──────▶ gone           Taken ─ ack ────────────────▶ gone, or
@@ -33,6 +34,7 @@ pub(crate) mod tags;
 pub(crate) mod last_change;
 pub(crate) mod query;
 pub(crate) mod gates;
+pub(crate) mod edges;
 pub(crate) mod description;
 pub(crate) mod keys;
 pub(crate) mod kinds;
@@ -41,12 +43,14 @@ pub(crate) mod failures;
 pub(crate) mod retention;
 pub(crate) mod trash;
 pub(crate) mod state_rows;
+pub(crate) mod statistics;
 pub(crate) mod transition;
 pub(crate) mod finish;
 pub(crate) mod explain;
 pub(crate) mod search;
 pub(crate) mod replace;
 pub(crate) mod lapse;
+pub(crate) mod dependents;
 pub(crate) mod settle;
 pub(crate) mod log;
 pub(crate) mod tag_task;
@@ -56,9 +60,14 @@ pub(crate) mod take;
 pub(crate) mod timeout;
 pub(crate) mod by_id;
 pub(crate) mod update;
+pub(crate) mod dependencies;
+pub(crate) mod edge_exchange;
+pub(crate) mod depend;
+pub(crate) mod linked;
 pub(crate) mod new_row;
 pub(crate) mod copy;
 pub(crate) mod moves;
+pub(crate) mod move_failed;
 pub(crate) mod put;
 pub(crate) mod timing;
 pub(crate) mod schedules;
@@ -66,10 +75,12 @@ pub(crate) mod set_back;
 pub(crate) mod fire;
 pub(crate) mod schedule_verbs;
 pub(crate) mod staging;
+pub(crate) mod linking;
 pub(crate) mod held_verb;
 pub(crate) mod restore;
 pub(crate) mod follow;
 pub(crate) mod sweep;
+pub(crate) mod cascade;
 pub(crate) mod settings;
 pub(crate) mod tubes;
 pub(crate) mod due;

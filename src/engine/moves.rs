@@ -2,7 +2,9 @@
 //! work, by its id, or by a put that meets its key. It keeps its id, its key, and the payload
 //! unless it gets another one: then no piece of it is written again.
 
-use crate::engine::context::{Op, OpContext, damaged, sound};
+use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::dependencies::FoundTasks;
+use crate::engine::edge_exchange::EdgeExchange;
 use crate::engine::new_row::NewRow;
 use crate::engine::replace::Replacement;
 use crate::engine::settle;
@@ -10,17 +12,17 @@ use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tags::Moving;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::update::{self, Changes};
-use crate::engine::{finish, history, keys, lookup, query, reports, retry, transition};
+use crate::engine::{finish, history, keys, lookup, query, reports, retry, statistics, transition};
 use crate::format::Value;
 use crate::format::feature::MOVES;
-use crate::format::key::{self, Home, Order, Rank};
+use crate::format::key::{self, Direction, Home, Order, Rank};
 use crate::format::row::{
-    self, DelayedRow, StoredReports, TaskProgress, TaskRow, labelled_section, moved_section,
+    self, BlockedRow, DelayedRow, EdgeCounts, StoredReports, TaskProgress, TaskRow,
+    labelled_section, moved_section,
 };
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::PAGE_BYTES;
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId, Ticket};
 
@@ -41,8 +43,9 @@ pub(crate) enum Which<'a> {
     Held(Ticket, Option<&'a [u8]>),
     /// This one, in any state. A lease on it is lost.
     ById(TaskId),
-    /// This one, which a put of its key has met, with the number of the put.
-    Again(TaskId, u64, &'a NewRow<'a>),
+    /// This one, which a put of its key has met, with the number of the put and the tasks that it
+    /// may come after.
+    Again(TaskId, u64, &'a NewRow<'a>, &'a FoundTasks),
 }
 
 impl Which<'_> {
@@ -56,7 +59,7 @@ impl Which<'_> {
     /// What the put gives.
     fn given(&self) -> Option<&NewRow<'_>> {
         match self {
-            Self::Again(_, _, given) => Some(given),
+            Self::Again(_, _, given, _) => Some(given),
             _ => None,
         }
     }
@@ -72,97 +75,6 @@ impl Which<'_> {
     /// Whether what was reported of the work is over: it was of another step or another payload.
     fn ends_reports(&self) -> bool {
         !matches!(self, Self::ById(_))
-    }
-}
-
-/// Moves tasks that were found in a failure group to the back of a tube, in their order, and steps
-/// over those that have left the group. Of one op, not more than some bytes of rows.
-pub(crate) struct MoveFailed<'a> {
-    pub(crate) to: u32,
-    pub(crate) group: &'a str,
-    /// Each with its tube, where what is due was done.
-    pub(crate) tasks: &'a [(u32, TaskId)],
-    pub(crate) others_wait: bool,
-}
-
-/// What became of them.
-#[derive(Default)]
-pub(crate) struct MovedFailed {
-    /// Of how many tasks; the others are left for the next op.
-    pub(crate) looked: usize,
-    pub(crate) moved: Vec<TaskId>,
-    /// Those whose key the other tube has.
-    pub(crate) clashes: Vec<TaskId>,
-    /// Whether the other tube has no room for the next one.
-    pub(crate) is_full: bool,
-}
-
-impl Op for MoveFailed<'_> {
-    type Done = MovedFailed;
-
-    fn tube(&self) -> Option<u32> {
-        Some(self.to)
-    }
-
-    fn numbers(&self) -> Numbers {
-        Numbers::of_ids(self.tasks.len() as u64)
-    }
-
-    fn grows(&self) -> bool {
-        true
-    }
-
-    fn in_doubt(&self, done: &MovedFailed) -> Vec<TaskId> {
-        done.moved.clone()
-    }
-
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<MovedFailed> {
-        let (mut done, mut bytes) = (MovedFailed::default(), 0);
-        for (from, id) in self.tasks {
-            if bytes >= PAGE_BYTES || ctx.is_sweep_long() {
-                break;
-            }
-            let length = self.bytes_of(ctx, *from, *id)?;
-            let (which, changes) = (Which::ById(*id), Changes::default());
-            let others_wait = self.others_wait;
-            let step = Move { from: *from, to: self.to, which, changes, others_wait };
-            match length.map(|length| step.decide(ctx).map(|()| length)) {
-                // It has left the group, or is damaged.
-                None => {}
-                Some(Ok(length)) => {
-                    bytes += length;
-                    done.moved.push(*id);
-                }
-                Some(Err(error)) => match error.kind() {
-                    ErrorKind::KeyExists => done.clashes.push(*id),
-                    ErrorKind::Full => {
-                        done.is_full = true;
-                        break;
-                    }
-                    _ => return Err(error.on_task(*id)),
-                },
-            }
-            done.looked += 1;
-        }
-        Ok(done)
-    }
-}
-
-impl MoveFailed<'_> {
-    /// The bytes of a task's own row, if it still stands in the group and is sound.
-    fn bytes_of(&self, ctx: &OpContext<'_>, from: u32, id: TaskId) -> Result<Option<usize>> {
-        let tube = match ctx.tube(from) {
-            Err(error) if error.is_not_found() => return Ok(None),
-            tube => tube?,
-        };
-        let found = match lookup::find(ctx, &tube, id) {
-            Err(error) if error.is_not_found() => None,
-            found => sound(found)?,
-        };
-        let Some((stored, TaskState::Buried(row))) = found else { return Ok(None) };
-        let task = sound(stored.task(&tube))?.and_then(|task| task.read);
-        let own = task.filter(|_| row.failure_group() == Some(self.group));
-        Ok(own.map(|(raw, _)| raw.len()))
     }
 }
 
@@ -256,7 +168,19 @@ impl Move<'_> {
         if from.number != to.number || is_out {
             room(ctx, to, self.others_wait)?;
         }
+        let exchange = self.exchange(ctx, &task, (to, id))?;
+        if let Some(exchange) = &exchange {
+            next = exchange.block(ctx, next)?;
+        } else if !next.head().extension.is_empty() {
+            next = self.keep_blocked(ctx, to, &standing, next);
+        }
         self.carry_out(ctx, (&old, &standing), (&new, &mut next))?;
+        if let Some(exchange) = exchange {
+            exchange.write(ctx, (to, id))?;
+            if exchange.new.is_cancelled {
+                transition::erase(ctx, &new, &next, Cause::Cancel)?;
+            }
+        }
         // Without a field an older version finds nothing that it does not know.
         if *section != *row.extension && !to.run().is_temporary() {
             ctx.needs(&MOVES);
@@ -264,10 +188,48 @@ impl Move<'_> {
         Ok(())
     }
 
+    /// Other edges, if a put gives some.
+    fn exchange(
+        &self,
+        ctx: &OpContext<'_>,
+        old: &TaskRef<'_>,
+        of: (&TubeEntry, TaskId),
+    ) -> Result<Option<EdgeExchange>> {
+        let Which::Again(_, _, NewRow { extras: Some(extras), .. }, found) = self.which else {
+            return Ok(None);
+        };
+        let after = extras.after.as_ref().filter(|after| after.is_given);
+        after.map(|after| EdgeExchange::of(ctx, old, of, (after, found))).transpose()
+    }
+
+    /// One that waits for others goes on waiting, and for its time if it was put with one.
+    #[cold]
+    fn keep_blocked(
+        &self,
+        ctx: &OpContext<'_>,
+        to: &TubeEntry,
+        standing: &TaskState,
+        next: TaskState,
+    ) -> TaskState {
+        if next.head().edges(Direction::Dependency).open == 0 {
+            return next;
+        }
+        let is_given = self.changes.is_moved()
+            || self.which.given().is_some()
+            || !to.row.options.kind.switches().timed;
+        match (next.blocked(ctx.now), standing) {
+            (TaskState::Blocked(row), TaskState::Blocked(before)) if !is_given => {
+                let (due, wall) = (before.due, before.wall);
+                TaskState::Blocked(BlockedRow { due, wall, ..row })
+            }
+            (next, _) => next,
+        }
+    }
+
     /// The task after the move. An id ends once: a finished task that is put again is a new one.
     fn id_after(&self, standing: &TaskState) -> TaskId {
         match (self.which, standing) {
-            (Which::Again(_, number, _), TaskState::Done(_)) => TaskId::new(number),
+            (Which::Again(_, number, ..), TaskState::Done(_)) => TaskId::new(number),
             (which, _) => which.id(),
         }
     }
@@ -280,6 +242,7 @@ impl Move<'_> {
         (new, next): (&TaskRef<'_>, &mut TaskState),
     ) -> Result<()> {
         let (cause, is_new) = (self.which.cause(), old.id != new.id);
+        statistics::arrive(ctx, new.tube, next);
         if is_new {
             history::pass_on(ctx, (old, standing), new, next.head_mut())?;
         }
@@ -327,7 +290,7 @@ impl Move<'_> {
     /// At the back, unless the put says where.
     fn order(&self, ctx: &mut OpContext<'_>) -> Order {
         match self.which {
-            Which::Again(_, number, given) => given.order(number),
+            Which::Again(_, number, given, _) => given.order(number),
             Which::Held(..) | Which::ById(_) => Order::back(ctx.id()),
         }
     }
@@ -395,6 +358,10 @@ impl Move<'_> {
         head.attempts = 0;
         head.set_kept_until(NEVER);
         head.end_stall();
+        if let TaskState::Done(_) = standing {
+            // What comes after it comes not after the new one.
+            let _shrinks = head.set_edges(Direction::Dependent, EdgeCounts::default());
+        }
         head.take_own_rank();
         if let Which::Held(..) = self.which {
             head.clear_failure();

@@ -1,6 +1,7 @@
 //! A task that is to be put, as the caller describes it. Decides nothing.
 
 use crate::engine::context::OpContext;
+use crate::engine::dependencies::AfterTasks;
 use crate::engine::retry;
 use crate::engine::stored::TaskState;
 use crate::engine::tags::say;
@@ -14,6 +15,7 @@ use crate::words::details;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::name;
 use crate::words::tags;
+use crate::words::task::TaskId;
 use crate::words::verb::Conflict;
 use std::time::{Duration, SystemTime};
 
@@ -48,6 +50,9 @@ pub(crate) struct Extras<'a> {
     pub(crate) tags: Option<Vec<&'a str>>,
     /// Only a task that is there already is put again.
     pub(crate) must_exist: bool,
+    /// Without it the task waits for no other one, and one that is put again for those that it has
+    /// waited for.
+    pub(crate) after: Option<AfterTasks>,
 }
 
 impl<'a> Extras<'a> {
@@ -74,6 +79,9 @@ impl<'a> Extras<'a> {
         all.retry = self.retry.or(common.retry);
         if all.tags.is_none() {
             all.tags.clone_from(&common.tags);
+        }
+        if let Some(common) = &common.after {
+            all.after = Some(self.after.as_ref().unwrap_or(AfterTasks::NONE).or(common));
         }
         all.label(|labels| {
             labels.kind = labels.kind.or(common.labels.kind);
@@ -132,7 +140,31 @@ impl<'a> Extras<'a> {
     /// Whether the row of the task's state says more than its times.
     #[cold]
     pub(crate) fn has_terms(&self) -> bool {
-        self.retry != RetryTerms::default() || !self.tags().is_empty()
+        self.retry != RetryTerms::default() || !self.tags().is_empty() || self.is_after_any()
+    }
+
+    /// Whether it comes after others.
+    pub(crate) fn is_after_any(&self) -> bool {
+        self.after.as_ref().is_some_and(|after| !after.tasks.is_empty())
+    }
+
+    /// Refuses too many, and those that are given twice with other terms.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub(crate) fn check_after(&self) -> Result<()> {
+        self.after.as_ref().map_or(Ok(()), AfterTasks::check)
+    }
+
+    /// After how many.
+    pub(crate) fn edges(&self) -> usize {
+        self.after.as_ref().map_or(0, |after| after.tasks.len())
+    }
+
+    /// Adds those.
+    pub(crate) fn add_earlier(&self, ids: &mut Vec<TaskId>) {
+        let after = self.after.iter().flat_map(|after| &after.tasks);
+        ids.extend(after.map(|(id, _)| *id));
     }
 
     /// The first state with the terms.

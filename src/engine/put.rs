@@ -2,6 +2,7 @@
 
 use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::keys::KeyedTask;
+use crate::engine::linked::Earlier;
 use crate::engine::moves::{Move, Which};
 use crate::engine::new_row::{Extras, NewRow};
 use crate::engine::payload::is_inline;
@@ -9,14 +10,14 @@ use crate::engine::pieces::{self, Staged, StagedPayload};
 use crate::engine::replace::{Replacement, generation_after};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, keys, kinds, lookup, query, tag_counts, tags, transition};
+use crate::engine::{fresh, keys, lookup, query, statistics, tag_counts, transition};
 use crate::format::View;
 use crate::format::key::{Home, Order, Rank, Run};
 use crate::format::piece::Pieces;
 use crate::format::row::{DelayedRow, PayloadPlace, TaskProgress, TaskRow, Times};
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::BATCH_TASKS_MAX;
+use crate::words::limits::{BATCH_TASKS_MAX, EDGES_OF_OP};
 use crate::words::name;
 use crate::words::numbers::Numbers;
 use crate::words::options::is_nothing;
@@ -25,6 +26,8 @@ use crate::words::task::{Cause, State, TaskId};
 use crate::words::tube_kind::{Switches, TubeKind};
 use crate::words::verb::{Conflict, Put, PutOutcome};
 use smallvec::SmallVec;
+
+mod with_edges;
 
 /// Puts tasks into one tube.
 pub(crate) struct PutTasks<'a> {
@@ -39,6 +42,8 @@ pub(crate) struct PutTasks<'a> {
     pub(crate) durable_bytes_max: u64,
     /// Earlier puts wait for room in the tube, and what there is belongs to them.
     pub(crate) others_wait: bool,
+    /// What is known of the tasks that they come after, if there are any.
+    pub(crate) earlier: Option<&'a Earlier>,
 }
 
 /// What a put with a key meets.
@@ -92,6 +97,9 @@ impl Op for PutTasks<'_> {
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
         let tube = ctx.tube(self.tube)?;
+        if self.earlier.is_some() {
+            self.check_edges()?;
+        }
         for (at, task) in self.tasks.iter().enumerate() {
             self.check(&tube, task).map_err(|error| self.at(error, at))?;
         }
@@ -111,16 +119,23 @@ fn has_tags(task: &NewRow<'_>) -> bool {
 impl PutTasks<'_> {
     #[inline(always)]
     fn put_all(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<SmallVec<[Put; 1]>> {
-        // If pieces are written already, the ids are drawn too.
-        let first = self.staged.first().map(|staged| staged.first);
+        let has_begun = !self.staged.is_empty() || self.earlier.is_some();
         let mut done = SmallVec::with_capacity(self.tasks.len());
         for (at, task) in self.tasks.iter().enumerate() {
-            let staged = self.staged.iter().find(|staged| staged.task == at);
-            let id = first.map(|first| first + at as u64);
-            let put = self.put(ctx, tube, task, (staged, id));
+            let begun = if has_begun { self.begun(at) } else { (None, None) };
+            let put = self.put(ctx, tube, task, begun);
             done.push(put.map_err(|error| self.at(error, at))?);
         }
         Ok(done)
+    }
+
+    /// The pieces of a task that are written already, and its id, which was drawn with the first
+    /// rows of the put.
+    #[cold]
+    fn begun(&self, at: usize) -> (Option<&Staged>, Option<u64>) {
+        let staged = self.staged.iter().find(|staged| staged.task == at);
+        let first = self.staged.first().map(|staged| staged.first).or(self.linked_id());
+        (staged, first.map(|first| first + at as u64))
     }
 
     /// For which task the payload of this one is written in turns, before the put. `None` if it is
@@ -162,6 +177,22 @@ impl PutTasks<'_> {
         }
     }
 
+    /// Whether a task whose edges are to be written before it may be put.
+    #[cold]
+    pub(crate) fn admits_linked(
+        &self,
+        ctx: &OpContext<'_>,
+        tube: &TubeEntry,
+        task: &NewRow<'_>,
+    ) -> Result<()> {
+        self.check(tube, task)?;
+        if task.key.is_some() {
+            let text = format!("a put with a key comes after at most {EDGES_OF_OP} tasks");
+            return Err(Error::new(ErrorKind::Invalid).because(text));
+        }
+        self.has_room(ctx, tube, task)
+    }
+
     /// The generation of the pieces that a task gets with this payload.
     fn generation(&self, ctx: &OpContext<'_>, task: &NewRow<'_>, named: KeyedTask) -> Result<u32> {
         let tube = &*ctx.tube(named.tube)?;
@@ -191,7 +222,7 @@ impl PutTasks<'_> {
                 Conflict::Replace => Ok(Meets::again(named, state_of(named)?)),
                 // Its work has not begun.
                 Conflict::Debounce => match state_of(named)? {
-                    State::Ready | State::Delayed => Ok(Meets::Again(named)),
+                    State::Ready | State::Delayed | State::Blocked => Ok(Meets::Again(named)),
                     _ => Ok(Meets::Nothing),
                 },
             };
@@ -288,7 +319,10 @@ impl PutTasks<'_> {
         let priority = options.turned(task.priority.unwrap_or(options.priority));
         let place = Rank { priority, order: task.order(number) };
         let group = task.placed_group().or(tube.plain_group());
-        let standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
+        let mut standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
+        if options.keep_days > 0 {
+            statistics::put(ctx, &mut standing);
+        }
         let (is_fresh, times) = match &standing {
             TaskState::Fresh(head) => (true, Times { expires: head.expires, ttr: head.ttr }),
             _ => (false, Times::NONE),
@@ -308,14 +342,11 @@ impl PutTasks<'_> {
             },
         };
         let termed;
+        let mut is_cancelled = false;
         let standing = match task.extras {
             None => &standing,
             Some(extras) => {
-                termed = extras.start(ctx, tube, &standing)?;
-                kinds::add(ctx, tube, id, extras.labels().kind);
-                if !extras.tags().is_empty() {
-                    tags::put(ctx, tube, id, extras.tags())?;
-                }
+                (termed, is_cancelled) = self.start(ctx, (tube, id), extras, &standing)?;
                 &termed
             }
         };
@@ -330,6 +361,9 @@ impl PutTasks<'_> {
         let (raw, home) = (row.encode(), Home { rank: place, is_fresh });
         let new = TaskRef::new(tube, id, (home, place), &raw, row);
         transition::put(ctx, &new, standing, Cause::Put)?;
+        if is_cancelled {
+            transition::erase(ctx, &new, standing, Cause::Cancel)?;
+        }
         Ok(Put { id, outcome: PutOutcome::New })
     }
 
@@ -365,7 +399,7 @@ impl PutTasks<'_> {
             return Err(changed().on_task(id));
         }
         let number = number.unwrap_or_else(|| ctx.id());
-        let (which, changes) = (Which::Again(id, number, task), task.changes());
+        let (which, changes) = (Which::Again(id, number, task, self.found()), task.changes());
         let (to, others_wait) = (self.tube, self.others_wait);
         let step = Move { from: named.tube, to, which, changes, others_wait };
         let payload = self.payload_of(task, staged.map(|staged| staged.payload));

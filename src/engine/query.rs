@@ -124,6 +124,17 @@ pub(crate) fn has(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<bool>
     }
 }
 
+/// The state of a task, if the tube has it.
+///
+/// # Errors
+/// `Damaged` if one of its rows is damaged.
+pub(crate) fn state(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<State>> {
+    match lookup::find(view, tube, id) {
+        Err(error) if error.is_not_found() => Ok(None),
+        found => found.map(|(_, standing)| Some(standing.state())),
+    }
+}
+
 /// Whether the tube has this task, and the task's rows can be read.
 pub(crate) fn has_whole(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<bool> {
     let found = lookup::find(view, tube, id).and_then(|(stored, _)| stored.whole(view, tube));

@@ -37,6 +37,8 @@ impl Op for ExpireSessions {
     /// The consumers whose leases must return now, each with the number of its session's end.
     type Done = Vec<(u32, u64)>;
 
+    const FOLLOWS_ENDS: bool = false;
+
     fn numbers(&self) -> Numbers {
         Numbers::of_tokens(1)
     }
@@ -66,6 +68,8 @@ impl Op for ExpireSessions {
 
 impl Op for ReturnLeases {
     type Done = Option<TaskId>;
+
+    const FOLLOWS_ENDS: bool = false;
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let Some(tube) = sound(ctx.tube(self.tube))? else { return Ok(None) };

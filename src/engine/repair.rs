@@ -12,12 +12,12 @@ use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{
-    history, kinds, lookup, position, query, reports, retention, state_rows, tags,
+    edges, history, kinds, lookup, position, query, reports, retention, state_rows, tags,
 };
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::row::{
-    self, ConsumerRow, DelayedRow, DoneRow, Labels, PayloadPlace, TakenRow, TaskProgress, TaskRow,
-    label_section, moved_section, replaced_section,
+    self, BlockedRow, ConsumerRow, DelayedRow, DoneRow, Labels, PayloadPlace, TakenRow,
+    TaskProgress, TaskRow, label_section, moved_section, replaced_section,
 };
 use crate::format::{Range, Scan, Tag, Value, View};
 use crate::words::clock::NEVER;
@@ -109,6 +109,10 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
             let (head, holder) = (unknown(), holder(ctx, tube, id)?);
             TaskState::Taken(TakenRow { head, token: 0, holder, since: NEVER, deadline: NEVER })
         }
+        (None, State::Blocked) => {
+            let (head, since) = (unknown(), ctx.now.queue);
+            TaskState::Blocked(BlockedRow { head, since, due: 0, wall: false })
+        }
         (None, State::Done) => {
             let Some(time) = ended(ctx, tube, id)? else { return Ok(()) };
             let has_key_rows = has_key_rows(ctx, tube, (&home, id))?;
@@ -190,8 +194,9 @@ fn is_elsewhere(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<boo
 /// task is in another tube, the damage is in the key of the row, which is of another task that is
 /// not known: it stays as it is.
 fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Error) -> Result<()> {
-    let Known { id, home, place, group, state } = known;
+    let Known { id, home, place, group, mut state } = known;
     let group = group.as_deref();
+    edges::recover_unknown(ctx, tube.run(), id, state.head_mut())?;
     let key = key::task(tube.run(), &home, id);
     let own = ctx.row(&key)?;
     let (raw, found) = match own.as_ref().and_then(|(_, raw)| raw.clone()) {
@@ -309,10 +314,12 @@ fn holder(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<u32> {
 
 /// When a finished task ended, by its index row. Reads those of all finished tasks of the tube.
 pub(crate) fn ended(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<Option<u64>> {
-    let mut rows = Scan::over(tube.range(Tag::DoneTime));
-    while let Some((met, _)) = rows.next(ctx)? {
-        if key::id_of(&met) == Some(id) {
-            return Ok(key::time_of(&met));
+    for tag in [Tag::DoneTime, Tag::HeldTime] {
+        let mut rows = Scan::over(tube.range(tag));
+        while let Some((met, _)) = rows.next(ctx)? {
+            if key::id_of(&met) == Some(id) {
+                return Ok(key::time_of(&met));
+            }
         }
     }
     Ok(None)

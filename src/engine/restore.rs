@@ -4,12 +4,12 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::moves::room;
 use crate::engine::settle::kicked;
 use crate::engine::stored::TaskState;
-use crate::engine::{history, keys, lookup, transition};
+use crate::engine::{dependents, history, keys, lookup, transition};
 use crate::format::key::{self, Key};
 use crate::format::{Scan, Tag};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
-use crate::words::task::{Cause, State, TaskId};
+use crate::words::task::{Cause, TaskId};
 
 /// Makes a task in the trash ready again.
 pub(crate) struct Restore {
@@ -50,9 +50,9 @@ impl Op for Restore {
             let text = format!("it is {:?}, not in the trash", from.state());
             return Err(Error::new(ErrorKind::WrongState).because(text).on_task(self.id));
         };
-        keys::admits(ctx, &task, (&from, State::Ready))?;
+        let mut to = TaskState::ready_or_blocked(kicked(ctx, &task, row), ctx.now);
+        keys::admits(ctx, &task, (&from, to.state()))?;
         room(ctx, tube, self.others_wait)?;
-        let mut to = TaskState::Ready(kicked(ctx, &task, row));
         let noted = history::note(ctx, &task, (&from, &mut to), Cause::Restore)?;
         transition::move_task(ctx, &task, &from, &to, Cause::Restore)?;
         noted.write(ctx);
@@ -88,6 +88,10 @@ impl Op for EmptyTrash {
             let Some((stored, standing @ TaskState::Trashed(_))) = found else { continue };
             let Ok(task) = stored.task(tube) else { continue };
             left = left.saturating_sub(task.pieces().map_or(0, |it| it.count() as usize));
+            match dependents::ensure_none(ctx, &task, &standing) {
+                Err(error) if error.kind() == ErrorKind::HasDependents => continue,
+                done => done?,
+            }
             transition::erase(ctx, &task, &standing, Cause::Delete)?;
             removed += 1;
         }

@@ -30,6 +30,7 @@ pub(crate) fn tag_of(standing: &TaskState) -> Option<Tag> {
         TaskState::Fresh(_)
         | TaskState::Ready(_)
         | TaskState::Delayed(_)
+        | TaskState::Blocked(_)
         | TaskState::Taken(_)
         | TaskState::Trashed(_) => None,
     }
@@ -43,7 +44,7 @@ fn in_options(options: &TubeOptions, tag: Tag) -> Option<&Retention> {
     match tag.state()? {
         State::Buried => options.keep_buried.as_ref(),
         State::Done => options.keep_finished.as_ref(),
-        State::Ready | State::Delayed | State::Taken => None,
+        State::Blocked | State::Ready | State::Delayed | State::Taken => None,
     }
 }
 
@@ -59,6 +60,9 @@ pub(crate) fn counted(task: &TaskRef<'_>, standing: Option<&TaskState>) -> Optio
     let standing = standing?;
     let tag = tag_of(standing)?;
     of_tag(task.tube, tag)?.bytes?;
+    if standing.is_held() {
+        return None;
+    }
     if let Some(sum) = task.tube.row.pending.sum(tag.state()?)
         && !sum.contains((time_of(standing)?, task.id))
     {
@@ -202,13 +206,20 @@ fn kept_bytes(ctx: &OpContext<'_>, tube: &TubeEntry, key: &Key) -> Result<u64> {
 /// Whether there are more tasks in the state of this tag than the tube keeps.
 pub(crate) fn is_over(ctx: &OpContext<'_>, tube: &TubeEntry, tag: Tag) -> Result<bool> {
     let Some(kept) = of_tag(tube, tag) else { return Ok(false) };
-    if kept.count.is_some_and(|most| ctx.count(tube.range(tag)) > most) {
+    if kept.count.is_some_and(|most| count(ctx, tube, tag) > most) {
         return Ok(true);
     }
     match kept.bytes {
         Some(most) => Ok(kept_bytes(ctx, tube, &key::kept(tube.run(), tag))? > most),
         None => Ok(false),
     }
+}
+
+/// How many tasks a tube keeps in the state of this tag, without those that it keeps for their
+/// dependents.
+fn count(ctx: &OpContext<'_>, tube: &TubeEntry, tag: Tag) -> u64 {
+    let held = if tag == Tag::Done { ctx.count(tube.range(Tag::HeldTime)) } else { 0 };
+    ctx.count(tube.range(tag)).saturating_sub(held)
 }
 
 /// The tag of the index by the time of the end, of the tasks in the state of this tag.

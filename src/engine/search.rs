@@ -197,10 +197,10 @@ fn ended(tube: &TubeEntry, filter: &Filter) -> Vec<(Key, Key)> {
     let tags: &[Tag] = match filter.state {
         None | Some(State::Buried) if filter.trashed => &[Tag::TrashedTime],
         _ if filter.trashed => &[],
-        None => &[Tag::BuriedTime, Tag::DoneTime],
+        None => &[Tag::BuriedTime, Tag::DoneTime, Tag::HeldTime],
         Some(State::Buried) => &[Tag::BuriedTime],
-        Some(State::Done) => &[Tag::DoneTime],
-        Some(State::Ready | State::Delayed | State::Taken) => &[],
+        Some(State::Done) => &[Tag::DoneTime, Tag::HeldTime],
+        Some(State::Blocked | State::Ready | State::Delayed | State::Taken) => &[],
     };
     let range_of = |tag: &Tag| {
         let range = tube.range(*tag);

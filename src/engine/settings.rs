@@ -3,15 +3,16 @@
 //! made with. Any other setting stands in its row alone. No other rule reads these rows.
 
 use crate::engine::context::{Op, OpContext, decoded, sound};
-use crate::engine::effects::{SettingChange, TubeChange};
+use crate::engine::effects::{NextDue, SettingChange, TubeChange};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{follow, gates};
 use crate::format::feature::{
-    DROPPED_PAYLOADS, GATES, HIGHER_FIRST, KIND_INDEX, LAPSES, RETENTION, SETTINGS, UNIQUE,
+    DAY_STATISTICS, DROPPED_PAYLOADS, GATES, HIGHER_FIRST, KIND_INDEX, LAPSES, RETENTION, SETTINGS,
+    UNIQUE,
 };
 use crate::format::key::{self, Key};
 use crate::format::row::{SettingRow, TubeRow};
-use crate::format::{Scan, View};
+use crate::format::{Deadline, Scan, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::known_settings::{self, OF_TUBES, TubeSetting};
 use crate::words::lapse::Lapse;
@@ -142,6 +143,7 @@ fn change_option(
         return Ok(Changed::NotYet);
     }
     needs(ctx, &options);
+    let row_keeps_other_days = options.keep_days != tube.row.options.keep_days;
     let mut row = TubeRow { options, ..tube.row.clone() };
     follow::begin(ctx, tube, &mut row)?;
     gates::begin_rate(ctx, number, &mut row);
@@ -156,6 +158,10 @@ fn change_option(
     let is_left = follow::is_left(&row.pending, setting.name);
     ctx.set(key::tube(number), row.encode())?;
     publish(ctx, (number, Some(row)), setting.name, value);
+    if row_keeps_other_days {
+        // Days may be too old now.
+        ctx.effects().deadline(number, NextDue::of(Deadline::Ttl, 0));
+    }
     // There may be room now, or tasks that may be taken.
     ctx.effects().wake(number, usize::MAX);
     Ok(Changed::Done { is_any: true, is_left })
@@ -239,6 +245,9 @@ pub(crate) fn needs(ctx: &mut OpContext<'_>, options: &TubeOptions) {
     }
     if options.unique != Unique::new() {
         ctx.needs(&UNIQUE);
+    }
+    if options.keep_days > 0 {
+        ctx.needs(&DAY_STATISTICS);
     }
 }
 

@@ -87,6 +87,8 @@ impl Op for GiveUp {
 impl Op for RollBack {
     type Done = bool;
 
+    const FOLLOWS_ENDS: bool = false;
+
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let mut rows = Scan::prefixed(key::work_of(Work::Staged));
         for _ in 0..PIECES_OF_STEP {

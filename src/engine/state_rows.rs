@@ -16,6 +16,7 @@ pub(crate) fn state_key(task: &TaskRef<'_>, standing: &TaskState) -> Option<Key>
         TaskState::Fresh(_) => return None,
         TaskState::Ready(_) => lookup::ready_key(task.tube, task.group, &task.place, id),
         TaskState::Delayed(_) => key::delayed(run, id),
+        TaskState::Blocked(_) => key::blocked(run, id),
         TaskState::Taken(_) => key::taken(run, id),
         TaskState::Buried(_) => key::buried(run, &task.place, id),
         TaskState::Done(_) => key::done(run, id),
@@ -38,6 +39,7 @@ pub(crate) fn state_row(task: &TaskRef<'_>, standing: &TaskState) -> Option<(Key
         TaskState::Fresh(_) => return None,
         TaskState::Ready(head) => head.encode(home),
         TaskState::Delayed(delayed) => delayed.encode(&task.away(), home),
+        TaskState::Blocked(blocked) => blocked.encode(&task.away(), home),
         TaskState::Taken(taken) => taken.encode(&task.away(), home),
         TaskState::Buried(row) | TaskState::Trashed(row) => row.encode(home),
         TaskState::Done(done) => done.encode(&task.away(), home),
@@ -80,6 +82,7 @@ pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> SmallVec<[
                 keys.push(key::failed(run, group, row.time, id));
             }
         }
+        TaskState::Done(row) if standing.is_held() => keys.push(key::held_time(run, row.time, id)),
         TaskState::Done(row) => keys.push(key::done_time(run, row.time, id)),
         TaskState::Trashed(row) => keys.push(key::trashed_time(run, row.time, id)),
         _ => {}

@@ -5,16 +5,18 @@ use crate::engine::context::{OpContext, damaged};
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::position;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Home, Rank};
+use crate::format::key::{self, Direction, Home, Rank};
 use crate::format::piece::Pieces;
 use crate::format::row::{
-    Away, BuriedRow, DelayedRow, DoneRow, Homed, PayloadPlace, PositionRow, TakenRow, TaskProgress,
-    TaskRow, Times,
+    Away, BlockedRow, BuriedRow, DelayedRow, DoneRow, Homed, PayloadPlace, PositionRow, TakenRow,
+    TaskProgress, TaskRow, Times,
 };
 use crate::format::{Deadline, Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::task::{Reason, State, TaskId};
+
+mod waiting;
 
 /// A task's state with its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,7 @@ pub(crate) enum TaskState {
     Fresh(TaskProgress),
     Ready(TaskProgress),
     Delayed(DelayedRow),
+    Blocked(BlockedRow),
     Taken(TakenRow),
     Buried(BuriedRow),
     Done(DoneRow),
@@ -50,10 +53,17 @@ impl TaskState {
         head
     }
 
+    /// Whether it is finished and kept for the tasks that come after it.
+    #[cold]
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self, Self::Done(row) if !row.head.edges(Direction::Dependent).is_empty())
+    }
+
     pub(crate) fn state(&self) -> State {
         match self {
             Self::Fresh(_) | Self::Ready(_) => State::Ready,
             Self::Delayed(_) => State::Delayed,
+            Self::Blocked(_) => State::Blocked,
             Self::Taken(_) => State::Taken,
             Self::Buried(_) | Self::Trashed(_) => State::Buried,
             Self::Done(_) => State::Done,
@@ -78,6 +88,7 @@ impl TaskState {
         match self {
             Self::Fresh(head) | Self::Ready(head) => head,
             Self::Delayed(row) => &row.head,
+            Self::Blocked(row) => &row.head,
             Self::Taken(row) => &row.head,
             Self::Buried(row) | Self::Trashed(row) => &row.head,
             Self::Done(row) => &row.head,
@@ -90,6 +101,7 @@ impl TaskState {
         let (what, when, lease) = match self {
             Self::Fresh(head) | Self::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
             Self::Delayed(row) => (row.deadline(), row.due, NEVER),
+            Self::Blocked(_) => (Deadline::Ttl, NEVER, NEVER),
             Self::Taken(row) => (Deadline::Ttl, row.head.expires, row.deadline),
             Self::Buried(_) | Self::Trashed(_) | Self::Done(_) => {
                 (Deadline::Ttl, self.removal(tube), NEVER)
@@ -103,6 +115,9 @@ impl TaskState {
     #[cold]
     fn removal(&self, tube: &TubeEntry) -> u64 {
         let head = self.head();
+        if self.is_held() {
+            return NEVER;
+        }
         let is_spared = tube.row.options.ttl_spares_buried || matches!(self, Self::Done(_));
         let expires = if is_spared { NEVER } else { head.expires };
         expires.min(head.kept_until())
@@ -112,6 +127,7 @@ impl TaskState {
         match self {
             Self::Fresh(head) | Self::Ready(head) => head,
             Self::Delayed(row) => &mut row.head,
+            Self::Blocked(row) => &mut row.head,
             Self::Taken(row) => &mut row.head,
             Self::Buried(row) | Self::Trashed(row) => &mut row.head,
             Self::Done(row) => &mut row.head,
@@ -384,6 +400,11 @@ pub(crate) fn open_at(
             let (away, homed) = DelayedRow::decode(raw).ok_or_else(|| damaged("delayed"))?;
             let (stored, row) = open_away(view, tube, id, &away, homed)?;
             return Ok((stored, TaskState::Delayed(row)));
+        }
+        (Some(State::Blocked), _) => {
+            let (away, homed) = BlockedRow::decode(raw).ok_or_else(|| damaged("blocked"))?;
+            let (stored, row) = open_away(view, tube, id, &away, homed)?;
+            return Ok((stored, TaskState::Blocked(row)));
         }
         (Some(State::Taken), _) => {
             let (stored, taken) = lease(view, tube, id, raw)?;

@@ -3,7 +3,9 @@
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeRef;
-use crate::engine::{failures, follow, keys, pieces, query, settle, stored, tags, transition};
+use crate::engine::{
+    edges, failures, follow, keys, pieces, query, settle, stored, tags, transition,
+};
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::row::{TaskRow, WorkRow};
 use crate::format::{Met, Range, Scan, Tag, View};
@@ -16,6 +18,8 @@ pub(crate) struct Sweep;
 
 impl Op for Sweep {
     type Done = bool;
+
+    const FOLLOWS_ENDS: bool = false;
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let mut is_any = false;
@@ -40,6 +44,8 @@ pub(crate) struct FollowOptions {
 
 impl Op for FollowOptions {
     type Done = bool;
+
+    const FOLLOWS_ENDS: bool = false;
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let Some(number) = self.tube else { return follow_first(ctx) };
@@ -126,7 +132,9 @@ pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Resul
             pieces::step(ctx, of, row.as_deref())?.map(|left| left.encode())
         }
         // The call that writes the pieces ends this work, or an opening does.
-        Work::Staged => return Ok(()),
+        Work::Staged | Work::Linking => return Ok(()),
+        // These have an op of their own.
+        Work::Cascade | Work::Unlink => return Ok(()),
     };
     match left {
         Some(left) => ctx.change(at, left),
@@ -163,6 +171,7 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
                         left = left.saturating_sub(clear_rows(ctx, rows)?);
                     }
                     left = left.saturating_sub(tags::clear(ctx, run, id)?);
+                    left = left.saturating_sub(edges::clear(ctx, run, id)?);
                 }
             } else if tag == Tag::BuriedGroup {
                 failures::forget_failed(ctx, &met.0)?;

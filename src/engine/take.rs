@@ -9,7 +9,7 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{
     fresh, gates, groups, keys, lookup, position, query, settle, state_rows, transition,
 };
-use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
+use crate::format::key::{self, Direction, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
 use crate::format::{Met, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -155,6 +155,12 @@ impl Op for Claim {
         let head = match &standing {
             TaskState::Fresh(head) | TaskState::Ready(head) => head.clone(),
             TaskState::Delayed(row) => TaskState::undelayed(row, ctx.now),
+            TaskState::Blocked(_) => {
+                return Err(refused(self.id, "it waits for other tasks".to_owned()));
+            }
+            TaskState::Buried(row) if row.head.edges(Direction::Dependency).open > 0 => {
+                return Err(refused(self.id, "it waits for other tasks, kick it".to_owned()));
+            }
             TaskState::Buried(row) => {
                 keys::admits(ctx, &task, (&standing, State::Taken))?;
                 settle::kicked(ctx, &task, row)

@@ -8,8 +8,8 @@ use crate::engine::pieces;
 use crate::engine::state_rows::{due_row, in_flight, index_keys, key_at, state_key, state_row};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{failures, fresh, groups, history, keys, kinds, reports, retention};
-use crate::engine::{tags, trash};
+use crate::engine::{edges, failures, fresh, groups, history, keys, kinds, reports, retention};
+use crate::engine::{statistics, tags, trash};
 use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{TakenRow, TaskRow};
 use crate::format::{Deadline, Value, View};
@@ -21,9 +21,17 @@ use std::mem::discriminant;
 
 mod trim;
 mod notes;
+mod again;
 
+pub(crate) use again::{note_way, replace, succeed};
 pub(crate) use notes::{note_tracked, tell};
-pub(crate) use trim::retire;
+pub(crate) use trim::{retire, trim};
+
+/// Whether a tube keeps statistics of days.
+#[inline]
+fn keeps_days(tube: &TubeEntry) -> bool {
+    tube.row.options.keep_days > 0
+}
 
 /// Whether a state has rows by which it is found.
 fn has_index(standing: Option<&TaskState>) -> bool {
@@ -46,6 +54,13 @@ fn unstalled(to: &TaskState) -> Option<TaskState> {
     })
 }
 
+/// Whether the row of a state is to say something of statistics, or may say what it is not to say
+/// any more. Most tasks have no section.
+#[inline(always)]
+fn may_state(tube: &TubeEntry, to: &TaskState) -> bool {
+    keeps_days(tube) || !to.head().extension.is_empty()
+}
+
 /// Counts that a task is no more stalled, if it was.
 #[cold]
 pub(crate) fn end_stall(ctx: &mut OpContext<'_>, tube: &TubeEntry, from: &TaskState) {
@@ -63,6 +78,11 @@ pub(crate) fn move_task(
     to: &TaskState,
     cause: Cause,
 ) -> Result<()> {
+    if may_state(task.tube, to)
+        && let Some(to) = statistics::stated(ctx, task, (from, to))?
+    {
+        return move_task(ctx, task, from, &to, cause);
+    }
     if let TaskState::Fresh(_) = from {
         let task = &TaskRef { home: fresh::leave(ctx, task), ..*task };
         return Transition { task, from: Some(from), to: Some(to), before: None }
@@ -92,6 +112,11 @@ pub(crate) fn move_to_rank(
         end_stall(ctx, task.tube, from);
         return Ok(());
     }
+    if may_state(task.tube, to)
+        && let Some(to) = statistics::stated(ctx, task, (from, to))?
+    {
+        return move_to_rank(ctx, task, (from, &to), place, cause);
+    }
     let home = if let TaskState::Fresh(_) = from { fresh::leave(ctx, task) } else { task.home };
     let ranked = &TaskRef { home, place, ..*task };
     let before = Some(task.place);
@@ -120,6 +145,11 @@ pub(crate) fn strip(
         end_stall(ctx, old.tube, from);
         return Ok(());
     }
+    if may_state(old.tube, to)
+        && let Some(to) = statistics::stated(ctx, old, (from, to))?
+    {
+        return strip(ctx, (old, from), (new, &to), cause);
+    }
     let home = if let TaskState::Fresh(_) = from { fresh::leave(ctx, old) } else { old.home };
     let new = &TaskRef { home, ..*new };
     Transition { task: new, from: Some(from), to: Some(to), before: None }.step(ctx)?;
@@ -128,8 +158,9 @@ pub(crate) fn strip(
     }
     ctx.effects().count_bytes(new.tube.run(), new.bytes as i64 - old.bytes as i64);
     let published = Transition { task: old, from: Some(from), to: Some(to), before: None };
+    published.file(ctx, cause)?;
     published.record(ctx, cause)?;
-    published.trim(ctx)
+    published.end(ctx)
 }
 
 /// Brings a new task into its tube. Its own row was read; what stands apart of its payload is the
@@ -180,65 +211,6 @@ fn add_own(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, to: &TaskState) {
     }
 }
 
-/// Puts a task of a tube again there, at another place and with another row of its own. It is one
-/// step, and one change.
-#[cold]
-pub(crate) fn replace(
-    ctx: &mut OpContext<'_>,
-    (old, from): (&TaskRef<'_>, &TaskState),
-    (new, to): (&TaskRef<'_>, &TaskState),
-    cause: Cause,
-) -> Result<()> {
-    exchange_rows(ctx, (old, from), (new, to))?;
-    Transition { task: new, from: Some(from), to: Some(to), before: None }.record(ctx, cause)
-}
-
-/// Removes all rows of a task that stands there, and writes those of one that comes in its place.
-/// Nothing is published.
-fn exchange_rows(
-    ctx: &mut OpContext<'_>,
-    (old, from): (&TaskRef<'_>, &TaskState),
-    (new, to): (&TaskRef<'_>, &TaskState),
-) -> Result<()> {
-    Transition { task: old, from: Some(from), to: None, before: None }.step(ctx)?;
-    remove_own(ctx, old, from);
-    Transition { task: new, from: None, to: Some(to), before: None }.step(ctx)?;
-    add_own(ctx, new, to);
-    add_kind(ctx, new);
-    Ok(())
-}
-
-/// Puts a task again that comes from another tube, or a new one in the place of a finished one.
-/// They are two steps: the put, then the end of what was there, because a holder loses its lease by
-/// the put. What has finished is not published with the payload of the new task.
-#[cold]
-pub(crate) fn succeed(
-    ctx: &mut OpContext<'_>,
-    (old, from): (&TaskRef<'_>, &TaskState),
-    (new, to): (&TaskRef<'_>, &TaskState),
-    cause: Cause,
-) -> Result<()> {
-    exchange_rows(ctx, (old, from), (new, to))?;
-    Transition { task: new, from: None, to: Some(to), before: None }.record(ctx, cause)?;
-    let leaves = Transition { task: old, from: Some(from), to: None, before: None };
-    if old.id != new.id {
-        leaves.publish(ctx, Cause::Delete);
-        return note_tracked(ctx, old.id);
-    }
-    leaves.record(ctx, Cause::Move)?;
-    note_way(ctx, new.tube);
-    Ok(())
-}
-
-/// Notes where the task of the last step goes, if events are read.
-pub(crate) fn note_way(ctx: &mut OpContext<'_>, to: &TubeEntry) {
-    if ctx.wants.is_some()
-        && let Some((step, notes)) = ctx.effects().notes_of_last()
-    {
-        notes.say(step, |words| words.to_tube = Some(to.row.name.as_str().into()));
-    }
-}
-
 /// Removes a task.
 pub(crate) fn erase(
     ctx: &mut OpContext<'_>,
@@ -260,6 +232,7 @@ pub(crate) fn erase(
         history::erase(ctx, task, from.head());
         reports::erase(ctx, task, from.head());
         tags::erase(ctx, task, from.head())?;
+        edges::erase(ctx, task, from, cause)?;
     }
     Ok(())
 }
@@ -317,6 +290,11 @@ pub(crate) fn restate(
     from: &TaskState,
     to: &TaskState,
 ) -> Result<()> {
+    if may_state(task.tube, to)
+        && let Some(to) = statistics::stated(ctx, task, (from, to))?
+    {
+        return restate(ctx, task, from, &to);
+    }
     let home = if let TaskState::Fresh(_) = from { fresh::leave(ctx, task) } else { task.home };
     let task = &TaskRef { home, ..*task };
     Transition { task, from: Some(from), to: Some(to), before: None }.step(ctx)
@@ -356,9 +334,23 @@ impl<'a> Transition<'a> {
     #[inline(always)]
     fn carry_out(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
         self.step(ctx)?;
+        self.file(ctx, cause)?;
         self.record(ctx, cause)?;
         match self.to {
-            Some(TaskState::Buried(_) | TaskState::Done(_)) => self.trim(ctx),
+            Some(TaskState::Buried(_) | TaskState::Done(_) | TaskState::Trashed(_)) => {
+                self.end(ctx)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds to the statistics of the tube what the step says, if it keeps some.
+    #[inline(always)]
+    fn file(&self, ctx: &mut OpContext<'_>, cause: Cause) -> Result<()> {
+        match self.from {
+            Some(from) if keeps_days(self.task.tube) => {
+                statistics::file(ctx, self.task, (from, self.to), cause)
+            }
             _ => Ok(()),
         }
     }
@@ -368,8 +360,11 @@ impl<'a> Transition<'a> {
     fn step(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let Self { task, from, to, before } = *self;
         // The keys of some states contain the rank.
-        let has_same_key =
-            before.is_none() || matches!(to, Some(TaskState::Delayed(_) | TaskState::Taken(_)));
+        let has_same_key = before.is_none()
+            || matches!(
+                to,
+                Some(TaskState::Delayed(_) | TaskState::Blocked(_) | TaskState::Taken(_))
+            );
         let stays = has_same_key && from.map(discriminant) == to.map(discriminant);
         let in_group = match task.group {
             Some(group) if !stays => Some(self.plan(ctx, group)?),

@@ -14,6 +14,8 @@ pub(crate) struct TubeEntry {
     pub(crate) row: TubeRow,
     /// The border of its fresh tasks, see `engine::fresh`; `None` if it is not known.
     pub(crate) border: Option<Border>,
+    /// The last day of which its run has a row of statistics, if that is known.
+    pub(crate) day: Option<u32>,
 }
 
 impl TubeEntry {

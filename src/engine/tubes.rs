@@ -108,7 +108,7 @@ impl Op for Create<'_> {
                     return Err(Error::new(ErrorKind::TubeMismatch));
                 }
             }
-            return Ok(TubeEntry { number, row, border: None });
+            return Ok(TubeEntry { number, row, border: None, day: None });
         }
         let mut counters = query::counters(ctx)?;
         let number = query::next_number(&mut counters.tube, u32::MAX, "tube")?;
@@ -128,7 +128,7 @@ impl Op for Create<'_> {
         };
         settings::needs(ctx, &row.options);
         ctx.set_tube(number, row.clone(), Some(Cause::CreateTube))?;
-        Ok(TubeEntry { number, row, border: None })
+        Ok(TubeEntry { number, row, border: None, day: None })
     }
 }
 

@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{keys, lapse, lookup, query, retry, transition};
-use crate::format::row::{DelayedRow, TakenRow, TaskProgress};
+use crate::format::row::{BlockedRow, DelayedRow, TakenRow, TaskProgress};
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -34,7 +34,7 @@ pub(crate) struct Changes {
 
 impl Changes {
     /// Whether it says when the task becomes ready.
-    fn is_moved(&self) -> bool {
+    pub(crate) fn is_moved(&self) -> bool {
         self.delay.is_some() || self.run_at.is_some()
     }
 }
@@ -143,9 +143,12 @@ fn changed(
                 TaskState::Delayed(row)
             })
         }
+        TaskState::Blocked(row) => Ok(TaskState::Blocked(waiting(ctx, row, head, changes))),
         from if is_moved => {
-            let text =
-                format!("it is {:?}, and only a ready or delayed task has a delay", from.state());
+            let text = format!(
+                "it is {:?}, and only one that is ready, delayed or blocked has a delay",
+                from.state()
+            );
             Err(Error::new(ErrorKind::WrongState).because(text))
         }
         TaskState::Taken(row) => {
@@ -169,6 +172,25 @@ fn changed(
             Ok(TaskState::Trashed(row))
         }
     }
+}
+
+/// A blocked task after the changes. A delay that it is given ends by itself, before or after the
+/// wait.
+fn waiting(
+    ctx: &OpContext<'_>,
+    row: &BlockedRow,
+    head: TaskProgress,
+    changes: &Changes,
+) -> BlockedRow {
+    let mut row = BlockedRow { head, ..row.clone() };
+    if changes.ttl.is_some() {
+        row.since = ctx.now.queue;
+    }
+    if changes.is_moved() {
+        let due = ctx.due(changes.delay, changes.run_at);
+        (row.due, row.wall) = due.unwrap_or_default();
+    }
+    row
 }
 
 /// Whether the lease is one of an earlier process that waits for its consumer: its ttr begins when

@@ -23,6 +23,8 @@ pub(crate) const KNOWN: &[Feature] = &[
     TAGS,
     TRACKING,
     SCHEDULES,
+    DAY_STATISTICS,
+    DEPENDENCIES,
     GATES,
 ];
 
@@ -111,6 +113,16 @@ pub(crate) const TRACKING: Feature =
 /// make no children.
 pub(crate) const SCHEDULES: Feature =
     Feature { number: 18, unknown: Unknown::Refuse, name: Cow::Borrowed("schedules") };
+
+/// A tube that keeps statistics of each day. A version without it could not read the records that
+/// say what they add.
+pub(crate) const DAY_STATISTICS: Feature =
+    Feature { number: 19, unknown: Unknown::Refuse, name: Cow::Borrowed("day-statistics") };
+
+/// A task that comes after others. A version without it could not read the rows, and would end a
+/// task without telling those that come after it.
+pub(crate) const DEPENDENCIES: Feature =
+    Feature { number: 20, unknown: Unknown::Refuse, name: Cow::Borrowed("dependencies") };
 
 /// A tube with a gate. A version without it would take more of its tasks than the gate lets
 /// through.

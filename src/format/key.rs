@@ -5,20 +5,24 @@
 mod rank;
 mod tag;
 mod apart;
+mod edges;
 mod index;
 mod tags;
 mod schedules;
 mod settings;
+mod days;
 mod work;
 
 pub(crate) use apart::{
     ReportPart, history, history_number, history_of, moved, of_piece, piece, pieces_of,
     pieces_of_payload, report, reports_of,
 };
+pub(crate) use days::{day, of_day};
+pub(crate) use edges::{Direction, direction_of, edge, edges_in, edges_of, of_edge};
 pub(crate) use index::{
     after_time, buried_group, buried_group_beside, buried_group_of, buried_time, done_time, failed,
-    failed_beside, failed_of, failure_group, failure_group_of, key, key_beside, key_of, kind,
-    kind_in, kind_of, queue_key, queue_key_beside, queue_key_of, run_of_failed, time_of,
+    failed_beside, failed_of, failure_group, failure_group_of, held_time, key, key_beside, key_of,
+    kind, kind_in, kind_of, queue_key, queue_key_beside, queue_key_of, run_of_failed, time_of,
     trashed_time,
 };
 pub(crate) use rank::{Home, Order, Rank};
@@ -76,7 +80,8 @@ impl Range {
     }
 
     /// The range that a key is counted in. `None` for bytes that are not a key.
-    #[inline]
+    // Called for every row of a step.
+    #[inline(always)]
     pub(crate) fn holding(key: &[u8]) -> Option<Self> {
         let tag = Tag::of(*key.first()?)?;
         let run = match tag.scope() {
@@ -87,7 +92,7 @@ impl Range {
     }
 
     /// Whether its rows are never written to the disk. No range has rows of both kinds.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_temporary(self) -> bool {
         self.run.map_or(self.tag.scope() == TagScope::Temporary, Run::is_temporary)
     }
@@ -110,7 +115,8 @@ impl Range {
 }
 
 /// Whether the row of this key is never written to the disk.
-#[inline]
+// Called for every row of a step.
+#[inline(always)]
 pub(crate) fn is_temporary(key: &[u8]) -> bool {
     match key.first().and_then(|tag| Tag::of(*tag)).map(Tag::scope) {
         Some(TagScope::Run) => key.get(1).is_some_and(|run| run & 0x80 != 0),
@@ -188,7 +194,7 @@ impl Deadline {
         match state {
             State::Delayed => &Self::OF_DELAYED,
             State::Taken => &[Self::Ttr],
-            State::Ready | State::Buried | State::Done => &[],
+            State::Blocked | State::Ready | State::Buried | State::Done => &[],
         }
     }
 
@@ -313,6 +319,10 @@ pub(crate) fn group(run: Run, group: &str) -> Key {
     with_label(in_run(Tag::Group, run), group)
 }
 
+pub(crate) fn blocked(run: Run, id: TaskId) -> Key {
+    numbers(Tag::Blocked, run, [id.get()])
+}
+
 pub(crate) fn delayed(run: Run, id: TaskId) -> Key {
     numbers(Tag::Delayed, run, [id.get()])
 }
@@ -423,6 +433,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     let _ = (of_piece(bytes), history_number(bytes), of_piece_work(bytes));
     let _ = (tag_in(bytes), tag_counted(bytes), of_top_tag(bytes));
     let _ = (name_of_schedule(bytes), of_fire(bytes));
+    let _ = (of_edge(bytes), direction_of(bytes));
     if let Some(range) = Range::holding(bytes) {
         assert!(*range.start() <= *bytes && *bytes < *range.end(), "a key outside its range");
     }

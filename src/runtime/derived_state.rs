@@ -3,7 +3,7 @@
 //! tubes.
 
 use crate::engine::decision::Decision;
-use crate::engine::effects::{Border, Effects, NextDue, TubeChange};
+use crate::engine::effects::{Border, EdgeWork, Effects, NextDue, TubeChange};
 use crate::engine::gates;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::tube_set::{Choice, TubeOrder, TubeSet};
@@ -39,6 +39,9 @@ pub(crate) struct DerivedState {
     pub(crate) awaited: HashMap<TaskId, AwaitedTask>,
     /// Of those the ones that took a step, to be published like the outbox. Usually none.
     pub(crate) ends: Option<Box<Ends>>,
+    /// Work on the ends of tasks that others come after, for the call that has begun it. Usually
+    /// none.
+    pub(crate) edges: Option<Box<EdgeWork>>,
     /// The sets of tubes that are taken from. Usually there are none.
     pub(crate) sets: Option<Box<TubeSets>>,
     pub(crate) seats: Arc<Seats>,
@@ -243,6 +246,8 @@ impl DerivedState {
         if let Some(state) = self.tubes.get_mut(&number) {
             let same_run = state.tube.run() == row.run;
             state.tube.row = row;
+            // Its rows may be removed now.
+            state.tube.day = None;
             if !same_run {
                 (state.tube.border, state.stalled) = (border, 0);
                 self.set_bound(number, NextDue::NONE);
@@ -258,7 +263,7 @@ impl DerivedState {
         if let Some(sets) = &mut self.sets {
             sets.join(number, &name);
         }
-        let tube = TubeEntry { number, row, border };
+        let tube = TubeEntry { number, row, border, day: None };
         let state = TubeState { tube, name, next: NextDue::NONE, calls: [0; CAUSES], stalled: 0 };
         self.tubes.insert(number, state);
         self.set_bound(number, fires);
@@ -323,6 +328,9 @@ impl DerivedState {
                 state.tube.border = Some(border);
             }
         }
+        if !effects.days.is_empty() {
+            self.begin_days(effects);
+        }
         if let Some((tube, next)) = effects.worked_off {
             self.set_bound(tube, next);
         }
@@ -332,7 +340,9 @@ impl DerivedState {
         if !effects.tubes.is_empty() {
             self.change_tubes(effects);
         }
-        self.outbox.sooner |= effects.work;
+        if effects.work {
+            self.begin_work(effects);
+        }
         for (tube, next) in &effects.deadlines {
             let Some(bound) = self.bound(*tube) else {
                 let bound = self.orphans.get(tube).copied().unwrap_or(NextDue::NONE);
@@ -341,6 +351,21 @@ impl DerivedState {
             };
             self.outbox.sooner |= self.set_bound(*tube, bound.earlier(*next));
         }
+    }
+
+    #[cold]
+    fn begin_days(&mut self, effects: &mut Effects) {
+        for (number, day) in effects.days.drain(..) {
+            if let Some(state) = self.tubes.get_mut(&number) {
+                state.tube.day = Some(day);
+            }
+        }
+    }
+
+    #[cold]
+    fn begin_work(&mut self, effects: &mut Effects) {
+        self.outbox.sooner = true;
+        EdgeWork::append(&mut self.edges, effects.edges.take());
     }
 
     /// Rows or counts were mended that say where the fresh tasks of a tube begin, which of its

@@ -92,8 +92,16 @@ impl EndIndex {
                 Run::BOTH.map(|run| IndexWalk::over(key::failed_of(run, group), 2)).into()
             }
             _ => {
-                let walk = |run: &Run| IndexWalk::over(self.in_run(*run), runs.len());
-                runs.keys().map(walk).collect()
+                let held = |run: &Run| match self {
+                    Self::Finished => Some(Range::in_run(Tag::HeldTime, *run).start()),
+                    _ => None,
+                };
+                let starts = runs
+                    .keys()
+                    .flat_map(|run| [Some(self.in_run(*run)), held(run)].into_iter().flatten());
+                let starts: Vec<_> = starts.collect();
+                let lanes = starts.len();
+                starts.into_iter().map(|start| IndexWalk::over(start, lanes)).collect()
             }
         }
     }
@@ -153,7 +161,16 @@ impl EndedWalk {
         Ok(match self.number {
             Some(number) => {
                 let run = core.look_at(|state, _| Ok(state.tube(number)?.run()))?;
-                smallvec![IndexWalk::over(self.which.in_run(run), 1)]
+                match self.which {
+                    EndIndex::Finished => {
+                        let held = Range::in_run(Tag::HeldTime, run).start();
+                        smallvec![
+                            IndexWalk::over(self.which.in_run(run), 2),
+                            IndexWalk::over(held, 2)
+                        ]
+                    }
+                    _ => smallvec![IndexWalk::over(self.which.in_run(run), 1)],
+                }
             }
             None => {
                 let runs = self.runs.insert(core.tubes_with(self.which.tag())?);

@@ -76,7 +76,7 @@ impl Shared {
         })?;
         match state {
             Some(State::Done | State::Buried) => {}
-            Some(State::Delayed | State::Ready | State::Taken) => return Ok(None),
+            Some(State::Delayed | State::Blocked | State::Ready | State::Taken) => return Ok(None),
             None if was_given => return Ok(Some(TaskEnd::Gone)),
             None => {
                 let text = "no task was ever given this id";

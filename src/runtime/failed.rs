@@ -3,7 +3,7 @@
 
 use crate::engine::by_id::KickMany;
 use crate::engine::context::sound;
-use crate::engine::moves::MoveFailed;
+use crate::engine::move_failed::MoveFailed;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{failures, query};
 use crate::format::key::{self, Key, Run};

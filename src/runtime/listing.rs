@@ -34,7 +34,7 @@ impl Listing {
         match state {
             State::Ready => walked.extend([Walked::Of(state), Walked::Rows(Tag::Fresh)]),
             State::Delayed | State::Taken => walked.push(Walked::Endless(state)),
-            State::Buried | State::Done => walked.push(Walked::Of(state)),
+            State::Blocked | State::Buried | State::Done => walked.push(Walked::Of(state)),
         }
         Self::over(number, &walked, PAGE_TASKS)
     }

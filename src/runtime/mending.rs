@@ -2,8 +2,10 @@
 //! lock, and mends what it has found op by op. Nothing is held between two ops: other calls go on.
 //! It decides nothing about rows.
 
+use crate::engine::cascade::FollowEnds;
 use crate::engine::mend::{Mend, RepairPlan};
 use crate::engine::sweep::{FollowOptions, Sweep};
+use crate::format::key::Work;
 use crate::runtime::checkpointer::{checkpoint, look_for_room, unless_full};
 use crate::runtime::shared::Shared;
 use crate::store::{BaseTransaction, StoreFailure, WholeSnapshot, WrongCount};
@@ -70,7 +72,15 @@ fn rounds(core: &Shared, repairs: &mut Repairs, after: &mut dyn FnMut(usize)) ->
 /// Does some of the work that is left. Returns whether there is more.
 fn sweep(core: &Shared) -> Result<bool> {
     let swept = core.run(&Sweep, Durability::Relaxed);
-    let followed = core.run(&FollowOptions { tube: None }, Durability::Relaxed)?;
+    let mut told = false;
+    for kind in [Work::Unlink, Work::Cascade] {
+        match core.run(&FollowEnds { kind, of: None }, Durability::Relaxed) {
+            // It waits for room, or is mended by a later round.
+            Err(error) if matches!(error.kind(), ErrorKind::DiskFull | ErrorKind::Damaged) => {}
+            step => told |= step?.is_any,
+        }
+    }
+    let followed = core.run(&FollowOptions { tube: None }, Durability::Relaxed)? || told;
     match swept {
         // Its row is mended by a later round.
         Err(error) if error.kind() == ErrorKind::Damaged => Ok(followed),

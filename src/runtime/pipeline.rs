@@ -3,12 +3,16 @@
 //! what it needs as a [`After`]. This file has the blocking interface, one loop over the attempts.
 
 use crate::engine::Op;
+use crate::engine::cascade::FollowEnds;
+use crate::engine::effects::EdgeWork;
+use crate::format::key::{self, Work};
 use crate::runtime::checkpointer::{relieve_journal, run_post_commit};
 use crate::runtime::commit::{After, Attempts, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::shared::Shared;
 use crate::runtime::transaction::TransactionCommit;
 use crate::words::error::Result;
+use crate::words::limits::FOLLOWED_STEPS_MAX;
 
 /// Carries an op out: tries until it is done or refused. It is synced once the mark is.
 #[inline]
@@ -24,10 +28,17 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
                 state.reopen_after(error);
             }
         }
+        // What a refused attempt has begun is work of the timer.
+        let began = state.derived.edges.take();
         let post = parts.release(state);
         match attempted {
             Ok(done) => {
                 run_post_commit(parts, &post);
+                if O::FOLLOWS_ENDS
+                    && let Some(began) = began
+                {
+                    follow_ends(parts, *began);
+                }
                 return Ok(done);
             }
             Err(Undone::Refused(error)) => return Err(error),
@@ -39,9 +50,46 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
                 parts.state.pass_on();
             }
             Err(Undone::TryAfter(After::BaseCommit)) => {
-                return Ok((commit_to_base(parts, op)?, Mark(0)));
+                let (done, began) = commit_to_base(parts, op)?;
+                if O::FOLLOWS_ENDS
+                    && let Some(began) = began
+                {
+                    follow_ends(parts, *began);
+                }
+                return Ok((done, Mark(0)));
             }
         }
+    }
+}
+
+/// Works off the ends of tasks that others come after, as far as the call has begun that, one step
+/// for each turn of the lock: a take that begins after the call finds them. What other calls have
+/// begun is theirs. What it cannot do now, or not in so many steps, is work of the timer.
+#[cold]
+#[inline(never)]
+pub(crate) fn follow_ends(parts: &Shared, began: EdgeWork) {
+    let mut lists = [Work::Unlink, Work::Cascade].map(|kind| (kind, Vec::new(), 0));
+    let mut more = Some(began);
+    for _ in 0..FOLLOWED_STEPS_MAX {
+        for at in more.take().into_iter().flat_map(|more| more.rows) {
+            let list = lists.iter_mut().find(|(kind, ..)| at.starts_with(&key::work_of(*kind)));
+            if let Some((_, rows, _)) = list {
+                rows.push(at);
+            }
+        }
+        let Some((kind, rows, from)) = lists.iter_mut().find(|(_, rows, from)| *from < rows.len())
+        else {
+            return;
+        };
+        let of = rows.get(*from..);
+        match submit(parts, &FollowEnds { kind: *kind, of }) {
+            Ok((step, _)) if step.is_any || step.passed > 0 => {
+                *from += step.passed;
+                more = step.began.map(|began| *began);
+            }
+            Ok(_) | Err(_) => *from = rows.len(),
+        }
+        parts.state.pass_on();
     }
 }
 
@@ -49,9 +97,11 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
 /// long: the frame of every op would have room for several.
 #[cold]
 #[inline(never)]
-fn commit_to_base<O: Op>(parts: &Shared, op: &O) -> Result<O::Done> {
+fn commit_to_base<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Option<Box<EdgeWork>>)> {
     let transaction = TransactionCommit::begin(parts)?;
     let done = transaction.run(op)?;
-    transaction.commit()?;
-    Ok(done)
+    Ok((done, transaction.commit()?))
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 //! read from a snapshot, without the lock; the rows of one task may be of different snapshots.
 
 use crate::engine::context::sound;
+use crate::engine::dependencies::FoundTasks;
 use crate::engine::description::{self, TaskDescription};
 use crate::engine::explain;
 use crate::engine::history;
@@ -124,6 +125,18 @@ impl Shared {
                 found => return found,
             }
         }
+    }
+
+    /// Where these tasks are, of which each may be in any tube.
+    pub(crate) fn find_all(&self, ids: &[TaskId]) -> Result<FoundTasks> {
+        let next = self.look_at(|state, _| Ok(state.next_id()))?;
+        let mut found = FoundTasks { next, ..FoundTasks::default() };
+        for id in ids.iter().filter(|id| (1..next).contains(&id.get())) {
+            if let Some(number) = self.tube_with(*id)? {
+                found.tubes.insert(*id, number);
+            }
+        }
+        Ok(found)
     }
 
     /// The history of a task of any tube; `None` if no tube has the task.

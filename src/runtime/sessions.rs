@@ -2,6 +2,7 @@
 //! close. Every step is an op; this file decides which thread does it, and when.
 
 use crate::engine::consumers::{self, End, LeasePlace, Left, Leftover};
+use crate::engine::linking::RollBackLinks;
 use crate::engine::query;
 use crate::engine::recover::{ExpireSessions, ReturnLeases};
 use crate::engine::repair::Repair;
@@ -166,6 +167,7 @@ fn has_ended(view: &dyn View, tube: u32, ticket: Ticket) -> bool {
 /// Gives up the puts that wrote pieces of their payloads and did not finish before the opening.
 pub(crate) fn roll_back_puts(parts: &Shared) -> Result<()> {
     while submit(parts, &RollBack)?.0 {}
+    while submit(parts, &RollBackLinks)?.0 {}
     Ok(())
 }
 

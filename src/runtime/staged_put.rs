@@ -8,6 +8,7 @@ use crate::engine::put::PutTasks;
 use crate::engine::staging::{GiveUp, StagePieces};
 use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
 use crate::runtime::group_commit::Mark;
+use crate::runtime::linked_put::{self, LinkedPut};
 use crate::runtime::pipeline::submit;
 use crate::runtime::reentrancy::ensure_outside;
 use crate::runtime::shared::Shared;
@@ -34,9 +35,13 @@ impl<'a> StagedPut<'a> {
         Self { core, staged: Vec::new() }
     }
 
-    /// Does the put. After a refusal it may be tried again; the written pieces stay until then.
+    /// Does the put. After a refusal it may be tried again; the written pieces stay until then,
+    /// unless there are edges with them.
     #[inline]
     pub(crate) fn apply(&mut self, put: &PutTasks<'_>) -> Result<(PutsDone, Mark)> {
+        if put.earlier.is_some() && linked_put::is_long(put) {
+            return self.apply_linked(put);
+        }
         let is_small = |task: &NewRow<'_>| task.payload.len() <= PIECE_BYTES_MAX;
         if put.tasks.iter().all(is_small) || put.tasks.len() > BATCH_TASKS_MAX {
             return self.core.apply(put);
@@ -105,12 +110,22 @@ impl<'a> StagedPut<'a> {
                 return Ok(());
             }
             let first = self.staged.first().map(|staged| staged.first);
+            let first = first.or(put.linked_id());
             let stage = StagePieces { put, task: at, pieces, most, before, first };
             let applied = self.core.apply(&stage).map_err(|error| put.at(error, at));
             let Some(staged) = applied?.0 else { return Ok(()) };
             self.staged.retain(|staged| staged.task != at);
             self.staged.push(staged);
         }
+    }
+
+    #[cold]
+    fn apply_linked(&mut self, put: &PutTasks<'_>) -> Result<(PutsDone, Mark)> {
+        let done = LinkedPut::new(self.core).apply(put, |put| self.apply_large(put));
+        if done.is_err() {
+            self.give_up();
+        }
+        done
     }
 
     #[cold]

@@ -2,12 +2,14 @@
 //! does not depend on it, because every verb does first the due work that it depends on.
 
 use crate::engine::Op;
+use crate::engine::cascade::FollowEnds;
 use crate::engine::due::WorkOff;
 use crate::engine::effects::NextDue;
 use crate::engine::set_back::SetBack;
 use crate::engine::sweep::{FollowOptions, Sweep};
-use crate::format::key::Key;
-use crate::runtime::checkpointer::checkpoint;
+use crate::format::key::{self, Key, Work};
+use crate::format::{Range, Tag, View};
+use crate::runtime::checkpointer::{checkpoint, look_for_room_if_free};
 use crate::runtime::deadlines::Walk;
 use crate::runtime::pipeline::submit;
 use crate::runtime::sessions::{return_leases, return_nameless};
@@ -44,12 +46,14 @@ pub(crate) fn keep_time(parts: &Shared) {
 /// Lease time of the first of these deadlines, and how long the timer may sleep; `None` until it
 /// is woken.
 pub(crate) fn next_look(parts: &Shared, next: NextDue) -> (u64, Option<Duration>) {
-    let (now, is_full) = {
+    let (now, is_full, waits) = {
         let mut state = parts.state.lock();
-        (state.now(&*parts.settings.clock), state.store.is_full())
+        let now = state.now(&*parts.settings.clock);
+        (now, state.store.is_full(), waits_for_room(&state.store))
     };
     let left = |when: u64, now: u64| (when != NEVER).then(|| when.saturating_sub(now));
     let lease = next.ttr.min(parts.grace_timers.next()).min(next_quiet(parts));
+    let lease = if waits { lease.min(now.lease) } else { lease };
     let by_lease = left(lease, now.lease);
     let jumpy = [left(next.delay.min(next.ttl), now.queue), left(next.run_at, now.wall)];
     let jumpy = jumpy.into_iter().flatten().min();
@@ -99,10 +103,36 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
         parts.state.pass_on();
         note(submit_own(parts, &work).map(|left| left == Some(true)));
     }
+    // After the steps that may have ended tasks.
+    for kind in [Work::Unlink, Work::Cascade] {
+        parts.state.pass_on();
+        note(follow_some(parts, kind));
+    }
     match failed {
         Some(error) => Err(error),
         None => Ok(more),
     }
+}
+
+/// One step of the work on the edges of tasks. What waits for room on a full disk fails no round:
+/// it is looked at again after a second, as all that is due then.
+fn follow_some(parts: &Shared, kind: Work) -> Result<bool> {
+    if kind == Work::Cascade && waits_for_room(&parts.state.lock().store) {
+        look_for_room_if_free(parts)?;
+    }
+    match submit_own(parts, &FollowEnds { kind, of: None }) {
+        Ok(step) => Ok(step.is_some_and(|step| step.is_any)),
+        Err(error) if error.kind() == ErrorKind::DiskFull => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the disk is full, and tasks wait for room to be told of the end of another one.
+fn waits_for_room(view: &dyn View) -> bool {
+    let works = key::work_of(Work::Cascade);
+    view.is_full()
+        && view.count(Range::of(Tag::Work)) > 0
+        && view.first(&works, &key::end_of(&works)).is_ok_and(|met| met.is_some())
 }
 
 /// The work of the next tube whose first deadline may have passed.

@@ -4,6 +4,7 @@
 use crate::engine::Op;
 use crate::engine::decision::Decision;
 use crate::engine::due::WorkOff;
+use crate::engine::effects::EdgeWork;
 use crate::runtime::checkpointer::look_for_room;
 use crate::runtime::commit::{After, Attempt, Attempts, EngineState, Undone};
 use crate::runtime::group_commit::Mark;
@@ -95,8 +96,9 @@ impl<'a> TransactionCommit<'a> {
         Ok(done)
     }
 
-    /// Commits the active layer, the verbs' writes and the application's tables together.
-    pub(crate) fn commit(mut self) -> Result<()> {
+    /// Commits the active layer, the verbs' writes and the application's tables together. Returns
+    /// the work on the ends of tasks that it has begun.
+    pub(crate) fn commit(mut self) -> Result<Option<Box<EdgeWork>>> {
         let Decided { state, draft, tasks, .. } = self.decided.get_mut();
         if let Some(state) = state.as_mut().filter(|_| draft.adds_temporary) {
             let most = state.derived.live.temporary_bytes_max();
@@ -107,7 +109,7 @@ impl<'a> TransactionCommit<'a> {
         };
         let now = state.now(&*self.parts.settings.clock);
         let advance = state.advance(draft.effects.durable_bytes);
-        let writes = std::mem::take(&mut draft.rows.layer);
+        let writes = (std::mem::take(&mut draft.rows.layer), &*draft.rows.days);
         let committed = match state.store.finish(app, writes, advance) {
             Ok(_) => {
                 let EngineState { store, derived, .. } = &mut *state;
@@ -124,8 +126,9 @@ impl<'a> TransactionCommit<'a> {
             Err(StoreFailure::Refused(error)) => Err(error),
             Err(StoreFailure::NoRoom | StoreFailure::TooLarge) => Err(Error::new(ErrorKind::Full)),
         };
+        let began = state.derived.edges.take();
         drop(self.parts.release(state));
-        committed
+        committed.map(|()| began)
     }
 }
 
@@ -172,6 +175,8 @@ impl Drop for TransactionCommit<'_> {
         if let Some(mut state) = self.decided.get_mut().state.take() {
             // The base may have failed during the closure; from now on a failed sync is reported.
             let _ = state.store.reopen_if_failed();
+            // What its due work has begun is work of the timer.
+            state.derived.edges = None;
             drop(self.parts.release(state));
         }
     }

@@ -13,6 +13,7 @@ use super::tables::{CheckpointPosition, OWN_NAMES, Tally};
 use super::{Store, StoreFailure, WrongCount};
 use crate::format::key::{Run, is_temporary};
 use crate::format::layer::Layer;
+use crate::format::row::DayEntry;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::Arc;
 
@@ -38,10 +39,11 @@ impl Store {
     pub(crate) fn finish(
         &mut self,
         txn: BaseTransaction,
-        mut writes: Layer,
+        (mut writes, days): (Layer, &[DayEntry]),
         advance: MetaDelta,
     ) -> Result<u64, StoreFailure> {
         self.ensure_running().map_err(StoreFailure::Broken)?;
+        self.add_day_rows(&mut writes, days)?;
         let base = self.base().map_err(StoreFailure::Broken)?;
         if !Arc::ptr_eq(base.opening(), txn.opening()) {
             let error = Error::new(ErrorKind::Io);
@@ -88,7 +90,7 @@ impl Store {
         for count in wrong {
             self.rows.counts.step(count.range, count.difference());
         }
-        let done = self.finish(txn, Layer::default(), advance);
+        let done = self.finish(txn, (Layer::default(), &[]), advance);
         if done.is_err() {
             for count in wrong {
                 self.rows.counts.step(count.range, count.difference().wrapping_neg());

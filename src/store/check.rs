@@ -34,6 +34,7 @@ impl Store {
         audit: impl FnOnce(&dyn View, Report<'_>) -> Result<()>,
     ) -> Result<()> {
         self.reopen_if_failed()?;
+        self.write_days()?;
         self.check_journal(report)?;
         let Some(file) = &self.base()?.opening().file else {
             let checked = Checked { store: self, base: self.base()? };

@@ -14,6 +14,7 @@ impl Store {
     /// to write.
     pub(crate) fn freeze(&mut self) -> Result<Option<Checkpoint>> {
         self.reopen_if_failed()?;
+        self.write_days()?;
         let base = self.base()?;
         let before = &base.anchor;
         let anchor = self.next_anchor(before, self.meta);

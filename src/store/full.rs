@@ -10,8 +10,9 @@ use super::carry::{Burden, KEPT_PART, Load};
 use super::database::Opening;
 use super::record::set_boot;
 use super::ring::{Ring, WriteFault};
+use crate::format::RowOp;
 use crate::format::extension::Extension;
-use crate::format::key::Key;
+use crate::format::key::{Key, Tag};
 use crate::format::layer::Layer;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SLICE_ROWS;
@@ -61,9 +62,9 @@ impl Store {
             return Err(self.with_folder(error));
         }
         self.full = true;
-        self.carry()?;
+        let carried = self.carry()?;
         self.reopen_after(|file| file.reveal().map_err(Error::io))?;
-        self.write_what_fits()?;
+        self.write_what_fits(carried)?;
         let used = self.ring.as_ref().map_or(0, |ring| ring.used() + ring.size / KEPT_PART);
         (self.number_when_full, self.retry_at) = (self.number, used);
         Err(self.with_folder(error))
@@ -85,24 +86,26 @@ impl Store {
         Ok(grown)
     }
 
-    /// Writes the overlay to the journal once more, which frees the ring without the base. If that
-    /// fails, nothing has changed.
+    /// Writes the overlay to the journal once more, which frees the ring without the base. Returns
+    /// `false` if that fails, and nothing has changed: the ring stays as full as it was.
     ///
     /// # Errors
     /// `Broken` if the store cannot continue.
-    fn carry(&mut self) -> Result<()> {
+    fn carry(&mut self) -> Result<bool> {
+        if self.write_days().is_err() {
+            return Ok(false);
+        }
         let serial = self.base()?.anchor.serial;
         let counts = self.rows.counts.moved();
-        let Some(ring) = &mut self.ring else { return Ok(()) };
+        let Some(ring) = &mut self.ring else { return Ok(false) };
         let mut extension = Extension::default();
         set_boot(&mut extension, self.boot);
         match ring.carry(serial, (&self.meta, &extension), &self.rows.active, &counts) {
             Ok(()) => {
                 self.number = ring.last.link.number;
-                Ok(())
+                Ok(true)
             }
-            // The ring stays as full as it was.
-            Err(WriteFault::NoRoom | WriteFault::TooLarge | WriteFault::Undone(_)) => Ok(()),
+            Err(WriteFault::NoRoom | WriteFault::TooLarge | WriteFault::Undone(_)) => Ok(false),
             Err(WriteFault::Fatal(error)) => Err(self.stop(Error::io(error))),
         }
     }
@@ -134,36 +137,37 @@ impl Store {
                 }
         });
         failed?;
-        if is_short(self) { self.carry() } else { Ok(()) }
+        if is_short(self) { self.carry().map(drop) } else { Ok(()) }
     }
 
     /// Writes rows to the base in small commits, which do not move its anchor: after any of them a
-    /// replay leads to the same rows.
-    fn write_what_fits(&mut self) -> Result<()> {
-        let dead = self.write_slices(true, 1)?;
+    /// replay leads to the same rows. Those of days go only if they were carried just before: a
+    /// replay then begins with them. Otherwise it would add to them once more.
+    fn write_what_fits(&mut self, carried: bool) -> Result<()> {
+        let dead = self.write_slices((true, carried), 1)?;
         // redb frees the pages of removed rows in the commit after the one that removes them. If
         // the rows that are left never fit, that commit would never come. Where this one does not
         // fit, the next checkpoint tries again.
         let _ =
             self.commit_to_base(|opening, _| BaseTransaction::begin(opening.clone())?.commit())?;
-        let alive = self.write_slices(false, ADDS_MIN)?;
+        let alive = self.write_slices((false, carried), ADDS_MIN)?;
         self.rows.active.keep(|key, op| {
             let written = if op.is_remove() { &dead } else { &alive };
-            written.as_ref().is_none_or(|written| key > written)
+            stays((key, op), carried) || written.as_ref().is_none_or(|written| key > written)
         });
         self.rows.settle_dead();
         Ok(())
     }
 
-    /// Writes the removals, or the other rows, until a slice of `least` rows does not fit. Returns
-    /// the last key written.
-    fn write_slices(&mut self, dead: bool, least: usize) -> Result<Option<Key>> {
-        let rows = self.rows.active.iter().filter(|(_, op)| op.is_remove() == dead).count();
+    /// Writes the removals, or the other rows, after a carry or without one, until a slice of
+    /// `least` rows does not fit. Returns the last key written.
+    fn write_slices(&mut self, which: (bool, bool), least: usize) -> Result<Option<Key>> {
+        let rows = self.rows.active.iter().filter(|row| is_of_slice(*row, which)).count();
         // A slice that does not fit is not tried again with the same rows.
         let (mut last, mut most) = (None, rows.min(SLICE_ROWS));
         loop {
             let from = last.as_ref();
-            let write = |opening: &_, rows: &_| write_slice(opening, rows, dead, from, most);
+            let write = |opening: &_, rows: &_| write_slice(opening, rows, which, from, most);
             match self.commit_to_base(write)? {
                 Ok(None) => return Ok(last),
                 Ok(written) => last = written,
@@ -206,22 +210,33 @@ impl Store {
     }
 }
 
+/// Whether a row waits for a whole checkpoint or a carry. A replay adds nothing to a row that is
+/// removed.
+fn stays((key, op): (&Key, &RowOp), carried: bool) -> bool {
+    !carried && key.first() == Some(&(Tag::Day as u8)) && !op.is_remove()
+}
+
+/// Whether a row goes into the slices of removals, or of the others, after a carry or without one.
+fn is_of_slice(row: (&Key, &RowOp), (dead, carried): (bool, bool)) -> bool {
+    row.1.is_remove() == dead && !stays(row, carried)
+}
+
 /// Writes one slice. Returns the last key written, if there was one to write.
 fn write_slice(
     opening: &Arc<Opening>,
     layer: &Layer,
-    dead: bool,
+    which: (bool, bool),
     last: Option<&Key>,
     most: usize,
 ) -> Result<Option<Key>> {
-    let rest = layer.after(last).filter(|(_, op)| op.is_remove() == dead);
+    let rest = layer.after(last).filter(|row| is_of_slice(*row, which));
     let txn = BaseTransaction::begin(opening.clone())?;
     let written = txn.write_rows(rest.take(most))?;
     if written.is_none() {
         return Ok(None);
     }
     // Rows that are added must leave the reserve to removals.
-    if !dead {
+    if !which.0 {
         txn.keep_reserve()?;
     }
     txn.commit()?;

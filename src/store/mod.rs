@@ -1,5 +1,6 @@
 //! Makes sets of row writes durable and visible, and returns the rows as they are now. The only
-//! folder that names redb. It does not know what a row means.
+//! folder that names redb. It does not know what a row means, save that it adds up the statistics
+//! of days.
 //!
 //! Each set of writes becomes one record of the journal and is then applied to the overlay, which
 //! is the active and the frozen layer. A checkpoint moves the overlay into the base and commits the
@@ -29,11 +30,13 @@ mod clean_end;
 mod journal;
 mod ring;
 mod journal_reader;
+mod day_sums;
 mod view;
 mod merge;
 mod base_transaction;
 mod checkpoint;
 mod faults;
+mod days;
 mod marks;
 mod snapshot;
 mod file_system;
@@ -65,7 +68,7 @@ use crate::words::sync::Arc;
 pub(crate) use app_tables::is_app_table;
 use base::Base;
 pub(crate) use base_transaction::BaseTransaction;
-use carry::{Burden, Load};
+use carry::{Burden, Load, RECORD_PART};
 use checkpoint::CheckpointFailure;
 pub(crate) use checkpoint::Retired;
 pub(crate) use disk::{Access, Disk};
@@ -173,10 +176,18 @@ impl Store {
                 Some(ring) => {
                     let burden = if adds { Burden::Adds } else { Burden::of(layer) };
                     let carried = self.rows.carry_bytes();
-                    let load = Load::of(carried, ring.size, burden);
+                    let mut load = Load::of(carried, ring.size, burden);
+                    if !writes.days.is_empty() {
+                        let growth = self.rows.days.growth(&writes.days);
+                        if growth > ring.size / RECORD_PART {
+                            armed.disarm();
+                            return Err(StoreFailure::TooLarge);
+                        }
+                        load.carried += growth;
+                    }
                     let durable = layer.iter().filter(|(key, _)| !is_temporary(key));
                     let reserves = meta.reserved != self.meta.reserved;
-                    ring.append(&meta, reserves, durable, load)
+                    ring.append(&meta, reserves, (durable, &writes.days), load)
                 }
                 None => Ok(self.number + 1),
             };
@@ -187,9 +198,15 @@ impl Store {
                 Err(fault) => return Err(self.write_failed(fault)),
             }
         }
+        if !writes.days.is_empty() {
+            self.forget_days(writes);
+        }
         let armed = self.health.arm();
         self.rows.apply(writes);
         armed.disarm();
+        if !writes.days.is_empty() {
+            self.collect_days(writes);
+        }
         Ok(self.number)
     }
 
@@ -264,6 +281,12 @@ impl Store {
     /// its reserve again yet.
     pub(crate) fn is_full(&self) -> bool {
         self.full
+    }
+
+    /// As if a checkpoint had met a full disk.
+    #[cfg(test)]
+    pub(crate) fn set_full(&mut self) {
+        self.full = true;
     }
 
     /// Runs a whole checkpoint, with the store's lock held.

@@ -114,7 +114,7 @@ impl Store {
         let floor = carry.map_or(anchor.span, |carry| carry.floor);
         let upto = carry.map_or(0, |carry| carry.upto);
         let mut reader = RingReader::new(&*file, &head, upto);
-        let tail = replay(&mut reader, anchor, floor, &mut rows, progress)?;
+        let tail = replay(&mut reader, &base, floor, &mut rows, progress)?;
         if tail.span.link.number < upto {
             return Err(damaged(LOST_CARRIED_ROW));
         }
@@ -147,6 +147,7 @@ impl Store {
             number: span.link.number,
             ..Self::over(base, config)
         };
+        store.write_days()?;
         let mut reserved = meta.reserved;
         if is_written {
             reserved = reserved.plus(Numbers::both(NUMBER_BLOCK));
@@ -334,11 +335,12 @@ fn search(reader: &mut RingReader<'_>, tail: Span, progress: ProgressFn<'_>) -> 
 
 fn replay(
     reader: &mut RingReader<'_>,
-    anchor: &CheckpointPosition,
+    base: &Base,
     floor: Span,
     rows: &mut Rows,
     progress: ProgressFn<'_>,
 ) -> Result<Tail> {
+    let anchor = &base.anchor;
     let mut tail = Tail { span: floor, meta: anchor.meta, boot: anchor.boot() };
     let (mut done, mut reported, ring) = (0, 0, reader.head.ring);
     report(progress, Stage::Replay, 0, ring)?;
@@ -347,6 +349,7 @@ fn replay(
             .ok_or_else(|| damaged("a record of the journal cannot be read"))?;
         let boot = boot_of(&preamble.extension).or(tail.boot);
         tail = Tail { span, meta: preamble.meta_after(tail.meta), boot };
+        rows.write_days_of_replay(base)?;
         done += header.size();
         if done - reported >= 1 << 20 {
             reported = done;
@@ -390,6 +393,11 @@ fn replay_record(kind: Kind, body: &[u8], rows: &mut Rows) -> Option<Preamble> {
     }
     while !fields.rest().is_empty() {
         let row = next_row(&mut fields)?;
+        if row.adds_to_day {
+            let value = row.value.filter(|_| !kind.is_carried())?;
+            rows.replay_day(row.key, value)?;
+            continue;
+        }
         match (kind.is_carried(), row.is_counts) {
             (is_carried, false) => rows.replay(row, is_carried),
             (true, true) => {

@@ -6,9 +6,10 @@
 //! then zeros up to a multiple of eight. `prev` is the checksum of the record before it. The body
 //! is the fixed part (`queue time, last wall clock, durable_bytes: u64`), then the parts that
 //! `kind` announces (reserved numbers, an extension section, a nonce), then the row writes (`op: u8
-//! · key length: u16 · key · value length: u32 · value`, a removal without the last two). A carried
-//! record has no row writes but the rows and the counts as they are after it. All numbers are
-//! big-endian.
+//! · key length: u16 · key · value length: u32 · value`, a removal without the last two). What it
+//! adds to the statistics of a day stands among them, as the write of a value that is not the
+//! row's. A carried record has no row writes but the rows and the counts as they are after it. All
+//! numbers are big-endian.
 
 use crate::format::extension::Extension;
 use crate::format::pack::Unpacker;
@@ -214,6 +215,7 @@ pub(super) const ADD: u8 = 1;
 pub(super) const CHANGE: u8 = 2;
 pub(super) const REMOVE: u8 = 3;
 pub(super) const COUNTS: u8 = 4;
+pub(super) const DAYS: u8 = 5;
 
 /// A row write that was read from a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,6 +227,8 @@ pub(crate) struct RecordRow<'a> {
     pub(crate) adds: bool,
     /// Whether it is not a row but counts: the key is a run, the value its counts.
     pub(crate) is_counts: bool,
+    /// Whether it is not a row but what the record adds to a day's: the key is the row's.
+    pub(crate) adds_to_day: bool,
 }
 
 /// The next row of a body after its preamble. `None` for bytes that are not a row.
@@ -232,14 +236,15 @@ pub(crate) fn next_row<'a>(fields: &mut Unpacker<'a>) -> Option<RecordRow<'a>> {
     let (code, len) = (fields.u8()?, usize::from(fields.u16()?));
     let key = fields.bytes(len)?;
     let value = match code {
-        ADD | CHANGE | COUNTS => {
+        ADD | CHANGE | COUNTS | DAYS => {
             let len = fields.u32()? as usize;
             Some(fields.bytes(len)?)
         }
         REMOVE => None,
         _ => return None,
     };
-    Some(RecordRow { key, value, adds: code == ADD, is_counts: code == COUNTS })
+    let (adds, is_counts, adds_to_day) = (code == ADD, code == COUNTS, code == DAYS);
+    Some(RecordRow { key, value, adds, is_counts, adds_to_day })
 }
 
 /// Reads the bytes as a record. For fuzzing.

@@ -2,12 +2,13 @@
 //! allocates no memory. It writes no file.
 
 use super::record::{
-    ADD, ALIGN, CHANGE, COUNTS, HEADER_BYTES, Kind, Link, REMOVE, RecordMeta, checksum,
+    ADD, ALIGN, CHANGE, COUNTS, DAYS, HEADER_BYTES, Kind, Link, REMOVE, RecordMeta, checksum,
 };
 use crate::format::RowOp;
 use crate::format::extension::Extension;
-use crate::format::key::{Key, Run};
+use crate::format::key::{self, Key, Run};
 use crate::format::pack::Packer;
+use crate::format::row::DayEntry;
 
 /// The record that is being built.
 #[derive(Debug, Default)]
@@ -60,6 +61,25 @@ impl RecordBuilder {
             RowOp::Remove => REMOVE,
         };
         self.entry(code, key, op.value().map(|value| &**value));
+    }
+
+    /// What the record adds to the statistics of days. Temporary tubes are not in it.
+    #[cold]
+    pub(crate) fn days(&mut self, entries: &[DayEntry]) {
+        for of_day in entries.chunk_by(|a, b| a.run == b.run && a.day == b.day) {
+            let Some(first) = of_day.first().filter(|it| !it.run.is_temporary()) else { continue };
+            let before = self.bytes.len();
+            self.entry(DAYS, &key::day(first.run, first.day), Some(&[]));
+            let from = self.bytes.len();
+            of_day.iter().for_each(|entry| entry.item.pack(&mut self.bytes));
+            let length = self.bytes.len() - from;
+            // The row itself says that its day has begun.
+            if length == 0 {
+                self.bytes.truncate(before);
+            } else if let Some(place) = self.bytes.get_mut(from - 4..from) {
+                place.copy_from_slice(&(length as u32).to_be_bytes());
+            }
+        }
     }
 
     /// The present value of a row; `None` if the row is removed.

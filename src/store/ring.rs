@@ -16,6 +16,7 @@ use super::record_builder::RecordBuilder;
 use crate::format::RowOp;
 use crate::format::extension::Extension;
 use crate::format::key::Key;
+use crate::format::row::DayEntry;
 use crate::words::sync::Arc;
 use std::io;
 
@@ -154,7 +155,7 @@ impl Ring {
         &mut self,
         meta: &RecordMeta,
         reserves: bool,
-        rows: impl Iterator<Item = (&'a Key, &'a RowOp)>,
+        (rows, days): (impl Iterator<Item = (&'a Key, &'a RowOp)>, &[DayEntry]),
         load: Load,
     ) -> Result<u64, WriteFault> {
         self.record.begin(meta, reserves);
@@ -168,6 +169,9 @@ impl Ring {
                 return Err(WriteFault::TooLarge);
             }
             before = after;
+        }
+        if !days.is_empty() {
+            self.record.days(days);
         }
         self.write(Some(load))
     }
@@ -328,7 +332,7 @@ mod tests {
             for _ in 0..10 {
                 let before = ring.last;
                 let load = Load { carried: 0, most: u64::MAX };
-                ring.append(&RecordMeta::default(), false, [(&key, &op)].into_iter(), load)
+                ring.append(&RecordMeta::default(), false, ([(&key, &op)].into_iter(), &[]), load)
                     .unwrap();
                 let Span { start, end, .. } = ring.last;
                 if alone && end - start <= PAGE {

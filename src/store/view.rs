@@ -4,6 +4,7 @@
 
 use super::base::Base;
 use super::counts::RowCounts;
+use super::day_sums::DaySums;
 use super::record::RecordRow;
 use crate::format::key::{Key, Range, Tag, TagScope, after, copy, is_temporary};
 use crate::format::layer::{DeadRanges, Layer, Merged, WriteSet, fold};
@@ -58,6 +59,8 @@ pub(crate) struct Rows {
     pub(super) mirror: BTreeMap<Key, Option<Value>>,
     pub(crate) counts: RowCounts,
     pub(super) dead: RefCell<DeadRanges>,
+    /// What is not in the rows of days yet.
+    pub(super) days: DaySums,
 }
 
 impl Rows {
@@ -88,7 +91,7 @@ impl Rows {
     #[inline]
     pub(crate) fn carry_bytes(&self) -> u64 {
         let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.carry_bytes());
-        self.active.carry_bytes() + frozen + self.counts.carry_bytes()
+        self.active.carry_bytes() + frozen + self.counts.carry_bytes() + self.days.carry_bytes
     }
 
     /// The entry for a key in the layers, the upper layer first.
@@ -253,8 +256,8 @@ impl Rows {
     }
 
     /// Counts a row, unless that is done, and writes it.
-    #[inline]
-    fn write(&mut self, row: (Key, RowOp), is_counted: bool) {
+    #[inline(always)]
+    pub(super) fn write(&mut self, row: (Key, RowOp), is_counted: bool) {
         let (key, op) = &row;
         // Looked up once: every row of every verb comes here.
         if let Some(range) = Range::holding(key) {
@@ -295,6 +298,9 @@ impl Rows {
             self.count_step(range, added);
         }
         self.reflect(&key, value.as_ref());
+        if tag_of(&key) == Tag::Day as u8 {
+            self.days.forget(&key);
+        }
         self.active.write_unsure(key, value);
     }
 

@@ -6,6 +6,7 @@
 use super::Store;
 use super::base::{Base, hex};
 use super::database::Opening;
+use super::day_sums::DaySums;
 use super::redb_errors::{corruption_as_damage, is_corruption_panic};
 use super::view::Rows;
 use crate::format::key::Range;
@@ -43,6 +44,7 @@ impl Store {
     /// checkpoint, and those that are kept in memory.
     pub(crate) fn whole_snapshot(&mut self) -> Result<WholeSnapshot> {
         self.reopen_if_failed()?;
+        self.write_days()?;
         let rows = Rows {
             active: self.rows.active.clone(),
             frozen: self.rows.frozen.clone(),
@@ -50,6 +52,7 @@ impl Store {
             mirror: self.rows.mirror.clone(),
             counts: self.rows.counts.clone(),
             dead: RefCell::default(),
+            days: DaySums::default(),
         };
         Ok(WholeSnapshot {
             base: self.base()?.share(),

@@ -127,6 +127,14 @@ kinds! {
     TubeBusy = "the tube is in use; let it drain, or drop it by force";
     /// The `Placement` that the tube was made with is not registered.
     DriverMissing = "the tube's placement is not registered; give it to the builder";
+    /// Other tasks wait for the task, and the call does not name all of them.
+    /// [`Error::tasks`] names one of them. Nothing was removed by that step.
+    HasDependents = "other tasks wait for it; delete them with it, or with force";
+    /// A task would wait for itself, by itself or by tasks that wait for it.
+    Cycle = "a task cannot wait for itself; leave out what waits for it";
+    /// So many tasks come before those that a task is to come after that it was not found out
+    /// whether one of them waits for it.
+    TooDeep = "too many tasks come before those; name tasks with fewer before them";
     /// The queue, or the consumer, was closed.
     Closed = "closed; open it again";
     /// An earlier failure stopped the queue. Close it and open it again.
@@ -281,8 +289,9 @@ impl Error {
         self.0.task
     }
 
-    /// For [`ErrorKind::Unknown`] the tasks whose outcome is unknown; for a batch the tasks that
-    /// were not settled because their leases were lost.
+    /// For [`ErrorKind::Unknown`] the tasks whose outcome is unknown; for
+    /// [`ErrorKind::HasDependents`] a task that waits for the one that was to be removed; for a
+    /// batch the tasks that were not settled because their leases were lost.
     pub fn tasks(&self) -> &[TaskId] {
         &self.0.tasks
     }

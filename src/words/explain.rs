@@ -41,6 +41,19 @@ pub enum WhyNot {
         /// How long it still waits; None without an end.
         left: Option<Duration>,
     },
+    /// It waits for tasks that it [comes after](crate::NewTask::after).
+    WaitsFor {
+        /// For how many.
+        tasks: u64,
+        /// The one of them with the lowest id.
+        first: TaskId,
+        /// Whether that one has ended. If its end is being worked off, this task learns it soon;
+        /// otherwise its end is not what this one waits for, and by its
+        /// [policy](crate::Orphaned::Hold) it goes on waiting.
+        has_ended: bool,
+        /// Whether that end is still being worked off.
+        is_ending: bool,
+    },
     /// It is buried, and waits for a [kick](crate::Tube::kick), or from the trash for a
     /// [restore](crate::Tube::restore).
     Buried {
@@ -111,6 +124,14 @@ impl fmt::Display for WhyNot {
             Self::Delayed { left: time } => {
                 f.write_str("its delay has not ended")?;
                 left(f, time)
+            }
+            Self::WaitsFor { tasks, first, has_ended, is_ending } => {
+                write!(f, "it waits for {tasks} tasks, the first is task {first}")?;
+                match (is_ending, has_ended) {
+                    (true, _) => f.write_str(", whose end is being worked off"),
+                    (false, true) => f.write_str(", which has ended otherwise than it waits for"),
+                    (false, false) => Ok(()),
+                }
             }
             Self::Buried { reason: Reason::Trashed(text) } => {
                 write!(f, "it is in the trash ({text}); restore it")

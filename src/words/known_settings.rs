@@ -117,6 +117,12 @@ pub(crate) const OF_TUBES: &[TubeSetting] = &[
         },
     },
     TubeSetting {
+        name: "keep_days",
+        takes: "a whole number of days",
+        get: |of| of.keep_days.into(),
+        set: |of, value| number(value).map(|it| of.keep_days = it),
+    },
+    TubeSetting {
         name: "keep_finished",
         takes: "a Retention, or Nothing",
         get: |of| of.keep_finished.into(),

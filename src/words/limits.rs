@@ -17,6 +17,15 @@ pub(crate) const FAILURE_GROUP_BYTES_MAX: usize = 15 + LABEL_BYTES_MAX;
 pub(crate) const META_BYTES_MAX: usize = 4096;
 /// Bytes of the result that a step of a task passes on. It stands in the task's own row.
 pub(crate) const RESULT_BYTES_MAX: usize = 16 << 10;
+/// Days for which a tube keeps statistics.
+pub(crate) const KEEP_DAYS_MAX: u32 = 3660;
+/// Days whose statistics are collected in memory before their rows are written to the overlay. With
+/// more tubes than that it happens oftener.
+pub(crate) const DAYS_COLLECTED_MAX: usize = 64;
+/// The same while an opening replays the journal.
+pub(crate) const DAYS_REPLAYED_MAX: usize = 2048;
+/// The same in bytes that their rows may take: the journal divided by this.
+pub(crate) const DAYS_COLLECTED_PART: u64 = 32;
 /// Bytes of the details of a task, and of those of a tube, with the lengths of their texts.
 pub(crate) const DETAILS_BYTES_MAX: usize = 4096;
 /// Tags of a task.
@@ -88,6 +97,25 @@ pub(crate) const SWEEP_TASKS_FULL: usize = 8;
 /// The most kept tasks that the end of one more removes: more than one, so that a tube comes back
 /// under its limits after a task of many bytes.
 pub(crate) const TRIMMED_MAX: usize = 4;
+/// Edges that one op adds to a task; more are written in turns.
+pub(crate) const EDGES_OF_OP: usize = 256;
+/// Edges of one task to those that it comes after.
+pub(crate) const EDGES_MAX: usize = 100_000;
+/// Edges of the tasks of a batch together.
+pub(crate) const BATCH_EDGES_MAX: usize = 10_000;
+/// Edges that one op looks at, to see whether a task would wait for itself.
+pub(crate) const CYCLE_EDGES_MAX: usize = 1000;
+/// Edges that one step of a cascade works off.
+pub(crate) const EDGES_OF_STEP: usize = 128;
+/// Steps in which a call works off the ends of the tasks that it ended: more than [`EDGES_MAX`]
+/// edges. What is left then is work of the timer.
+pub(crate) const FOLLOWED_STEPS_MAX: usize = 1024;
+/// Edges that one op looks at, to see whether tasks may be removed.
+pub(crate) const EDGES_LOOKED_MAX: usize = 4096;
+/// Tasks of a tree that is removed as a whole.
+pub(crate) const TREE_TASKS_MAX: usize = 65_536;
+/// Tasks that are shown of those to which a task is tied.
+pub(crate) const LINKS_SHOWN: usize = 100;
 /// Tubes in which one step of the end of a session looks for leases.
 pub(crate) const SWEEP_TUBES: usize = 512;
 /// Pieces of a payload that one step writes: 512 KiB beside the payload that the caller holds.

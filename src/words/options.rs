@@ -3,6 +3,7 @@
 #[cfg(feature = "serde")]
 mod form;
 mod gates;
+mod getters;
 
 use crate::words::backoff::Backoff;
 use crate::words::details::{self, Details};
@@ -11,7 +12,7 @@ use crate::words::gates::Gates;
 use crate::words::history::HistoryLimits;
 use crate::words::lapse::Lapse;
 use crate::words::limits;
-use crate::words::macros::{getters, setters};
+use crate::words::macros::setters;
 use crate::words::name;
 use crate::words::retention::Retention;
 use crate::words::sync::Arc;
@@ -39,6 +40,7 @@ use std::time::Duration;
 ///     .higher_first(false)
 ///     .drop_payloads(false)
 ///     .index_kinds(false)
+///     .keep_days(0)
 ///     .temporary(false);
 /// assert_eq!(plain, spelled_out); // and no ttl, no ttr, no capacity, no placement
 /// ```
@@ -122,6 +124,7 @@ pub struct TubeOptions {
     pub(crate) drop_payloads: bool,
     pub(crate) keep_buried: Option<Retention>,
     pub(crate) history: HistoryLimits,
+    pub(crate) keep_days: u32,
     pub(crate) book: Option<String>,
     /// Shared: the options are cloned with their tube at each read of it.
     pub(crate) details: Arc<Details>,
@@ -195,6 +198,7 @@ impl TubeOptions {
             drop_payloads: false,
             keep_buried: None,
             history: HistoryLimits::new(),
+            keep_days: 0,
             book: None,
             details: Arc::default(),
             placement: None,
@@ -249,6 +253,9 @@ impl TubeOptions {
         self.keep_buried.map_or(Ok(()), |kept| kept.check("keep_buried"))?;
         self.history.check()?;
         self.gates.as_ref().map_or(Ok(()), |gates| gates.check())?;
+        if self.keep_days > limits::KEEP_DAYS_MAX {
+            return Err(Error::new(ErrorKind::Invalid).because("keep_days takes at most 3660"));
+        }
         self.unique.check()?;
         if self.unique.in_queue && self.temporary {
             let text = "keys of a temporary tube that are unique in the queue";
@@ -413,6 +420,10 @@ setters! {
     /// example. Default: 100 entries and 4 KiB.
     history(limits: HistoryLimits) => history = limits;
 
+    /// Keeps [statistics](crate::Tube::statistics) of each day for so many days, the present one
+    /// among them; at most 3660. With 0 there are none, and what was kept is removed. Default: 0.
+    keep_days(days: u32) => keep_days = days;
+
     /// The name of the book that tasks belong to which are put without one: where the application
     /// keeps what they work on. 1 to 255 bytes without control characters. Default: none.
     book(name: impl Into<String>) => book = Some(name.into());
@@ -425,67 +436,6 @@ setters! {
     /// Takes the tube of this name if there is one of the same kind and options, instead of
     /// refusing. Default: off.
     if_not_exists() => if_not_exists = true;
-}
-
-getters! {
-    TubeOptions;
-
-    /// The kind.
-    get_kind() -> TubeKind => kind;
-
-    /// Whether the tasks are kept in memory only.
-    get_temporary() -> bool => temporary;
-
-    /// The priority of tasks put without one. Smaller first.
-    get_priority() -> i64 => priority;
-
-    /// How long tasks live that are put without a ttl. `None`: without end.
-    get_ttl() -> Option<Duration> => ttl;
-
-    /// How long takers may hold tasks that are put without a ttr. `None`: without end.
-    get_ttr() -> Option<Duration> => ttr;
-
-    /// The most tasks that the tube holds, in every state. `None`: unlimited.
-    get_capacity() -> Option<u64> => capacity;
-
-    /// Attempts before a task is buried as exhausted. `None`: no limit.
-    get_max_attempts() -> Option<u32> => max_attempts;
-
-    /// How long a retried task waits.
-    get_backoff() -> Backoff => backoff;
-
-    /// What becomes of a task whose ttr passes.
-    get_lapse() -> Lapse => lapse;
-
-    /// How many tasks of one group may be taken at the same time.
-    get_in_flight() -> u32 => in_flight;
-
-    /// Whether a group stays locked while a task of it waits after a release or retry.
-    get_hold_group_while_delayed() -> bool => hold_group_while_delayed;
-
-    /// Whether buried tasks stay beyond their ttl.
-    get_ttl_spares_buried() -> bool => ttl_spares_buried;
-
-    /// Whether higher priorities are first.
-    get_higher_first() -> bool => higher_first;
-
-    /// Where the keys of its tasks are unique.
-    get_unique() -> Unique => unique;
-
-    /// Whether it keeps an index of the kinds of its tasks.
-    get_index_kinds() -> bool => index_kinds;
-
-    /// How long finished tasks are kept. `None`: an ack removes them.
-    get_keep_finished() -> Option<Retention> => keep_finished;
-
-    /// Whether finished tasks are kept without their payloads.
-    get_drop_payloads() -> bool => drop_payloads;
-
-    /// How long buried tasks are kept. `None`: until the end of their ttl.
-    get_keep_buried() -> Option<Retention> => keep_buried;
-
-    /// How much of each task's history is kept.
-    get_history() -> HistoryLimits => history;
 }
 
 /// Whether a length of time is less than the queue counts.

@@ -34,8 +34,9 @@ pub enum Overlap {
     Allow,
     /// It makes none, and counts as missed.
     Skip,
-    /// It deletes that one, also if it is taken, and makes another one. If the other one is refused
-    /// all the same, nothing is deleted.
+    /// It deletes that one, also if it is taken or others wait for it, as
+    /// [`force_delete`](crate::Tube::force_delete) does, and makes another one. If the other one is
+    /// refused all the same, nothing is deleted.
     Replace,
 }
 

@@ -62,6 +62,8 @@ impl Ticket {
 pub enum State {
     /// Waits until its delay ends.
     Delayed,
+    /// Waits for [tasks that it comes after](crate::NewTask::after).
+    Blocked,
     /// May be taken.
     Ready,
     /// A taker holds it.
@@ -71,6 +73,13 @@ pub enum State {
     /// Finished, and kept by [its tube](crate::TubeOptions::keep_finished). Its only way is to be
     /// removed.
     Done,
+}
+
+impl State {
+    /// Whether a task in it has ended, if only until it is kicked.
+    pub(crate) fn is_end(self) -> bool {
+        matches!(self, Self::Buried | Self::Done)
+    }
 }
 
 /// Why a task was buried.
@@ -185,6 +194,11 @@ pub enum Cause {
     Trash,
     /// `restore`.
     Restore,
+    /// The tasks that it came after have ended, and it waits for none of them any more.
+    Unblock,
+    /// It was removed, as [its policy](crate::Orphaned::Cancel) says, because one that it came
+    /// after ended so that its wait is never met.
+    Cancel,
     /// The queue was closed.
     Close,
     /// `tag` or `untag`; the state does not change.
@@ -336,6 +350,10 @@ pub struct TaskSummary {
     pub last_failure: Option<Failure>,
     /// When it was finished, in [queue time](crate#time), if it is.
     pub finished: Option<SystemTime>,
+    /// The tasks that it still [waits for](crate::NewTask::after).
+    pub dependencies: LinkedTasks,
+    /// The tasks that still wait for it.
+    pub dependents: LinkedTasks,
     /// How many entries its [history](crate::Tube::history) has. They are read by that call: each
     /// has a row of its own, and what a look at a task reads does not grow with their number.
     pub history: u64,
@@ -346,6 +364,16 @@ impl TaskSummary {
     pub fn is_stalled(&self) -> bool {
         self.grace_left.is_some()
     }
+}
+
+/// Tasks that a task is tied to: how many, and the first of them, at most 100.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LinkedTasks {
+    /// How many there are.
+    pub count: u64,
+    /// The first 100, in the order of their ids. Empty in a listing.
+    pub first: Vec<TaskId>,
 }
 
 /// A taken task, from [`Queue::taken`](crate::Queue::taken).

@@ -71,7 +71,7 @@ impl Unique {
         self
     }
 
-    /// Whether a delayed task counts. Default: yes.
+    /// Whether a delayed task counts, and one that waits for others. Default: yes.
     pub const fn delayed(mut self, yes: bool) -> Self {
         self.delayed = yes;
         self
@@ -110,7 +110,7 @@ impl Unique {
     /// Whether a task counts in this state.
     pub const fn counts(&self, state: State) -> bool {
         match state {
-            State::Delayed => self.delayed,
+            State::Delayed | State::Blocked => self.delayed,
             State::Ready => self.ready,
             State::Taken => self.taken,
             State::Buried => self.buried,

@@ -23,7 +23,8 @@ pub enum Conflict {
     ///
     /// A buried or a finished task is brought back also where it does not count for the key. An id
     /// ends once: in the place of a finished task the put makes a new one, which takes over its
-    /// history and all that the put does not give.
+    /// history and all that the put does not give. The finished one is gone with its result, also
+    /// for tasks that [come after](crate::NewTask::after) it, which go on.
     Replace,
     /// As [`Replace`](Self::Replace), if the existing task waits, ready or delayed: of many puts in
     /// a short time the newest payload is worked on, after a delay that begins again with each.

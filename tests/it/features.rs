@@ -146,8 +146,9 @@ fn each_report_enters_it() {
 #[test]
 fn each_setting_enters_it() {
     type Using = fn(&Queue, &Tube);
-    let uses: [(&[&str], Using); 7] = [
+    let uses: [(&[&str], Using); 8] = [
         (&["settings", "gates"], |_, tube| tube.set("limit", 1).unwrap()),
+        (&["settings", "day-statistics"], |_, tube| tube.set("keep_days", 1).unwrap()),
         (&["settings", "dropped-payloads"], |_, tube| tube.set("drop_payloads", true).unwrap()),
         (&["settings"], |_, tube| tube.set("ttl", secs(1)).unwrap()),
         (&["settings"], |_, tube| tube.set("app.a", 1).unwrap()),
@@ -179,6 +180,7 @@ fn each_option_enters_it() {
         ("kind-index", TubeOptions::default().index_kinds(true)),
         ("gates", TubeOptions::default().limit(1)),
         ("gates", TubeOptions::default().rate(tubewell::Rate::new(1))),
+        ("day-statistics", TubeOptions::default().keep_days(1)),
     ];
     for (name, options) in uses {
         for temporary in [false, true] {

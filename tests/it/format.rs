@@ -4,6 +4,8 @@
 
 mod base;
 mod bytes;
+mod days;
+mod edges;
 mod faults;
 mod journal;
 mod payloads;
@@ -43,6 +45,10 @@ fn apply(rows: &mut Rows, counted: &mut Counts, record: &Record) -> Read<()> {
                 let run = Bytes(&write.key).u32()?;
                 counted.retain(|(other, _), _| *other != run);
                 base::counts(run, &write.value, counted)?;
+                continue;
+            }
+            5 => {
+                days::apply(rows, &write.key, &write.value)?;
                 continue;
             }
             _ => rows.insert(write.key.clone(), write.value.clone()),
@@ -274,6 +280,48 @@ fn settings_are_read_as_the_page_says() {
     assert_eq!(contents.settings.len(), unusual.len() + 4);
 }
 
+/// The folder of a closed queue is as the page says.
+pub(crate) fn assert_sound(path: &Path) {
+    read(path).map(drop).unwrap();
+}
+
+/// After each kill, with the items of records behind the rows, and after a close.
+#[test]
+fn days_are_read_as_the_page_says() {
+    let (_home, path) = crate::home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.create_tube("t", TubeOptions::default().keep_days(9)).unwrap();
+    let mut copies = Vec::new();
+    for number in 0..7_u64 {
+        tube.put_many([b"a".to_vec(), b"b".to_vec()]).unwrap();
+        clock.advance(secs(1 << (3 * number)));
+        tube.take().unwrap().retry_after("no", secs(0)).unwrap();
+        let task = tube.take().unwrap();
+        clock.advance(secs(number * 50));
+        task.ack().unwrap();
+        tube.take().unwrap().fail("g", "no").unwrap();
+        if number % 3 == 2 {
+            tube.kick(1).unwrap();
+            queue.checkpoint().unwrap();
+        }
+        copies.push((killed(&path), number));
+    }
+    let clock = clock.clone();
+    drop(tube);
+    close_sound(queue);
+    copies.push(((tempfile::tempdir().unwrap(), path), 7));
+    for ((_home, copy), number) in copies {
+        let folder = read(&copy).unwrap();
+        let days = &folder.contents.days;
+        let retries: u64 = days.values().map(|day| day.retries).sum();
+        assert_eq!(retries, (number + 1).min(7), "{number}");
+        let queue = tubewell::Queue::builder().clock(clock.clone()).read_only(true);
+        let queue = queue.open(&copy).unwrap();
+        seen::compare(&folder.contents, tasks::payload_bytes(&folder.rows).unwrap(), &queue);
+    }
+}
+
 #[test]
 fn options_and_tasks_without_payloads_are_read_as_the_page_says() {
     let (_home, path) = crate::home();
@@ -393,6 +441,55 @@ fn tags_and_tracked_tasks_are_read_as_the_page_says() {
     let count = |tag: u8| rows.range(vec![tag]..vec![tag + 1]).count();
     assert_eq!([0x33, 0x35, 0x37, 0x39].map(count), [2, 3, 2, 1]);
     assert_eq!([0x34, 0x36, 0x38, 0x3a].map(count), [0; 4]);
+}
+
+#[test]
+fn edges_are_read_as_the_page_says() {
+    let (_home, path) = crate::home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let kept = TubeOptions::default().keep_finished(Retention::new().count(10));
+    let (tube, other) = (queue.create_tube("t", kept).unwrap(), queue.tube("other").unwrap());
+    let parents: Vec<_> = (0..3).map(|_| tube.put(b"p").unwrap()).collect();
+    let wall = tubewell::Clock::wall(&clock) + secs(1000);
+    let late = other.task(b"late").after(parents.clone()).run_at(wall).ttl(secs(9)).put().unwrap();
+    other.task(b"any").after_any_end([parents[0]]).put().unwrap();
+    let failing = other.task(b"f").after_failure([parents[1]]);
+    failing.orphaned(tubewell::Orphaned::Ignore).key("f").group("g").put().unwrap();
+    let buried = other.task(b"b").after([parents[2]]).put().unwrap();
+    other.bury(buried, "no").unwrap();
+    let look = || {
+        let (_copy, copy) = killed(&path);
+        read(&copy).unwrap()
+    };
+    let count = |rows: &Rows, tag: u8| rows.range(vec![tag]..vec![tag + 1]).count();
+    let Folder { journal, rows, .. } = look();
+    let features: Vec<_> = journal.features.iter().map(|feature| feature.name.as_str()).collect();
+    assert_eq!(features, ["retention", "history", "dependencies"]);
+    assert_eq!([0x3e, 0x3f, 0x41, 0x43].map(|tag| count(&rows, tag)), [3, 6, 6, 0]);
+    tube.take().unwrap().ack().unwrap();
+    let Folder { rows, .. } = look();
+    assert_eq!([0x3e, 0x3f, 0x41, 0x43].map(|tag| count(&rows, tag)), [2, 6, 6, 1]);
+    assert_eq!(count(&rows, 4), 0);
+    tube.take().unwrap().bury("no").unwrap();
+    look();
+    other.move_to(late, &tube).apply().unwrap();
+    look();
+    tube.force_delete(parents[2]).unwrap();
+    let Folder { contents, .. } = look();
+    let states = contents.tasks.values().filter(|task| matches!(task.state, State::Blocked { .. }));
+    assert_eq!(states.count(), 1);
+    let of_late = &contents.tasks.iter().find(|((_, id), _)| *id == late.get()).unwrap().1.state;
+    let State::Blocked { due, .. } = of_late else { panic!("{of_late:?}") };
+    let since_1970 = wall.duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as u64;
+    assert_eq!(*due, Some((true, since_1970)));
+    let held = contents.tasks.values().filter(|task| task.is_held());
+    assert_eq!(held.count(), 1);
+    queue.force_drop_tube("t").unwrap();
+    look();
+    queue.tick().unwrap();
+    look();
+    close_sound(queue);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, yield_now};
 use std::time::Duration;
 use tempfile::TempDir;
-use tubewell::{Durability, ErrorKind, ManualClock, Queue, Tube};
+use tubewell::{DayStatistics, Durability, ErrorKind, ManualClock, Queue, Tube};
 
 /// A file system of its own; unmounted when it is dropped.
 struct Mount {
@@ -265,6 +265,64 @@ fn what_falls_due_on_a_full_file_system_is_taken() {
 fn all_that_falls_due_on_a_full_file_system_is_taken() {
     let plan = Plan { delayed: usize::MAX, journal: 1 << 20, ..PLAN };
     on_both(24, &[plan, Plan { batch: 500, hog: true, ..plan }]);
+}
+
+/// Failed tasks of many days end on a full disk, with a journal that has no room for as many days.
+#[test]
+fn failed_tasks_of_many_days_end_on_a_full_file_system() {
+    let Some(mount) = Mount::new("tmpfs", 12) else { return };
+    let clock = ManualClock::new();
+    let plan = Plan { journal: 64 << 10, bytes: 2000, ..PLAN };
+    let (queue, tube) = open(&mount.queue(), plan, &clock);
+    tube.set("keep_days", 200).unwrap();
+    let mut failed = Vec::new();
+    for day in 0..150_u64 {
+        for second in 0..day % 8 + 1 {
+            let id = tube.put(b"fails").unwrap();
+            clock.advance(Duration::from_secs(60 * second));
+            tube.take().unwrap().bury("no").unwrap();
+            failed.push(id);
+        }
+        clock.advance(24 * 60 * MINUTE);
+    }
+    let all = |tube: &Tube, of: fn(&DayStatistics) -> u64| {
+        let days = tube.days().unwrap().into_iter();
+        days.map(|day| of(&tube.statistics(day).unwrap().unwrap())).sum::<u64>()
+    };
+    let left = fill(&tube, plan);
+    let counted = all(&tube, |of| of.runs.count());
+    let buried = |tube: &Tube| all(tube, |of| of.failed);
+    let (deleted, kicked) = failed.split_at(failed.len() / 2);
+    for (number, id) in deleted.iter().enumerate() {
+        tube.delete(*id).unwrap_or_else(|error| panic!("delete {number}: {error}"));
+    }
+    assert_eq!(buried(&tube), kicked.len() as u64);
+    let mut drained = 0;
+    for (number, id) in kicked.iter().enumerate() {
+        tube.kick_task(*id).unwrap_or_else(|error| panic!("kick {number}: {error}"));
+        // A kick frees nothing.
+        drained += drain(&tube, plan, 3);
+    }
+    assert_eq!(buried(&tube), 0);
+    assert_eq!(drained + drain(&tube, plan, usize::MAX), left + kicked.len());
+    assert_eq!(all(&tube, |of| of.failures), failed.len() as u64);
+    until(|| {
+        let is_put = tube.put(b"again").is_ok();
+        let _ = queue.checkpoint();
+        is_put
+    });
+    assert!(
+        all(&tube, |of| of.runs.count()) < counted + (left + kicked.len()) as u64,
+        "the disk was not full"
+    );
+    tube.take().unwrap().bury("no").unwrap();
+    assert_eq!(buried(&tube), 1);
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+    drop(tube);
+    queue.close().unwrap();
+    let (queue, tube) = open(&mount.queue(), plan, &clock);
+    assert_eq!((buried(&tube), tube.kick(9).unwrap(), buried(&tube)), (1, 1, 0));
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
 }
 
 /// The file systems and the defaults with which takes had stopped after some thousand acks.

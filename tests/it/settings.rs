@@ -14,7 +14,7 @@ fn value(tube: &Tube, name: &str) -> SettingValue {
 }
 
 /// Each option of a tube that may be changed, with a value that is not its default.
-pub(crate) fn unusual() -> [(&'static str, SettingValue); 16] {
+pub(crate) fn unusual() -> [(&'static str, SettingValue); 17] {
     let details = BTreeMap::from([("stamp".to_owned(), "blue".to_owned())]);
     [
         ("backoff", Backoff::linear(secs(3)).jitter(5).into()),
@@ -25,6 +25,7 @@ pub(crate) fn unusual() -> [(&'static str, SettingValue); 16] {
         ("history", HistoryLimits::new().entries(7).into()),
         ("in_flight", 3.into()),
         ("keep_buried", Retention::new().age(secs(9)).into()),
+        ("keep_days", 8.into()),
         ("keep_finished", Retention::new().bytes(100).count(4).into()),
         ("lapse", Lapse::new().grace(secs(4)).to(ReturnTo::Back).charged(false).into()),
         ("limit", 6.into()),
@@ -59,6 +60,7 @@ fn unusual_options() -> TubeOptions {
         .history(HistoryLimits::new().entries(7))
         .in_flight(3)
         .keep_buried(Retention::new().age(secs(9)))
+        .keep_days(8)
         .keep_finished(Retention::new().bytes(100).count(4))
         .lapse(Lapse::new().grace(secs(4)).to(ReturnTo::Back).charged(false))
         .limit(6)

@@ -6,6 +6,8 @@
 
 mod beside;
 mod clocks;
+mod days;
+mod dependencies;
 mod disk;
 mod files;
 mod full;

@@ -45,6 +45,8 @@ pub(crate) enum Fix {
     Remove(Key),
     /// A count of tasks or bytes is wrong by a difference.
     Sum(Sum),
+    /// The row of a day of statistics is damaged.
+    Day(Key),
     /// The task of this row, of the tube of this number, is damaged, or has no state.
     Task(u32, Key),
     /// These rows are of a task that is in another tube: they go, and make no second one.
@@ -57,6 +59,8 @@ pub(crate) enum Fix {
     Fresh(u32, Key),
     /// The history, the reports or the tags of the task are not as its progress says.
     Reports(u32, TaskId),
+    /// The task has other edges than its progress says, or another state than they call for.
+    Edges(u32, TaskId),
     /// The row of the tags of the task is lost, and rows lead to it by these, each since its time.
     Tags(u32, TaskId, Vec<(String, u64)>),
     /// The consumer that holds the task does not exist.
@@ -105,13 +109,14 @@ impl Fix {
             Self::Fresh(..)
             | Self::Reports(..)
             | Self::Tags(..)
+            | Self::Edges(..)
             | Self::Lease(..)
             | Self::Unkept(..)
             | Self::RollBack(_)
             | Self::Pieces(..)
             | Self::Payload(..) => Some(Self::LONG),
             Self::Set(..) | Self::Remove(_) | Self::Sum(_) => Some(Self::DERIVED),
-            Self::Bytes(_) | Self::Stalled(..) => Some(6),
+            Self::Day(_) | Self::Bytes(_) | Self::Stalled(..) => Some(6),
         }
     }
 

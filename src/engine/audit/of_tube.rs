@@ -15,8 +15,16 @@ use crate::words::task::TaskId;
 
 /// The tags of the rows that give a state. Of two states of a task the one that comes first here
 /// stays: what has ended does not run again, and a lease keeps its holder.
-const STATES: [Tag; 7] =
-    [Tag::Done, Tag::Trashed, Tag::Buried, Tag::Taken, Tag::Delayed, Tag::Line, Tag::Ready];
+const STATES: [Tag; 8] = [
+    Tag::Done,
+    Tag::Trashed,
+    Tag::Buried,
+    Tag::Taken,
+    Tag::Blocked,
+    Tag::Delayed,
+    Tag::Line,
+    Tag::Ready,
+];
 
 impl Audit<'_> {
     /// Returns the rows that must lead to tasks of the tube.
@@ -32,17 +40,21 @@ impl Audit<'_> {
         self.expect_groups();
         self.expect_failure_groups();
         self.expect_kept();
-        for tag in Tag::in_runs() {
+        for tag in Tag::in_runs().filter(|tag| *tag != Tag::Day) {
             self.compare(tag)?;
         }
+        self.compare_days()?;
         self.failed?;
         let (number, damaged) = (self.tube.number, self.damaged);
         let lost = self.strays.into_iter().filter(|(id, _)| !damaged.contains(id));
-        let remains = lost.map(|(id, keys)| {
-            let name = self.tube.row.name.clone();
-            Remains { number, name, id, keys }
-        });
-        Ok(Seen { led: self.led, remains: remains.collect() })
+        let edged = self.edged;
+        let remains: Vec<_> = lost
+            .map(|(id, keys)| {
+                let name = self.tube.row.name.clone();
+                Remains { number, name, id, keys }
+            })
+            .collect();
+        Ok(Seen { led: self.led, remains, edged, damaged })
     }
 
     /// The task of a row that gives a state, or of a fresh task's row.
@@ -122,6 +134,7 @@ impl Audit<'_> {
         self.history(id, standing.head());
         self.reports(id, standing.head());
         self.tags(id, standing.head());
+        self.edges(task, standing);
         for (key, value) in keys::rows(task, standing) {
             match Range::holding(&key) {
                 Some(Range { tag, run: Some(_) }) => self.expect(tag, key, Some(value)),

@@ -1,5 +1,6 @@
 //! What the audit of a tube has seen so far, and how it reports what is wrong. It looks at no task.
 
+use super::edged::{EdgedTasks, is_any};
 use super::strays::has_id;
 use super::{About, Finding, Findings, Fix, Remains};
 use crate::engine::query;
@@ -31,6 +32,10 @@ pub(super) struct Audit<'a> {
     pub(super) strays: BTreeMap<TaskId, Vec<Key>>,
     /// Read once they are needed.
     pub(super) leads: Option<Leads>,
+    /// What tasks say of their edges.
+    pub(super) edged: EdgedTasks,
+    /// Whether the queue has edges.
+    pub(super) has_edges: bool,
     /// An error that ends it.
     pub(super) failed: Result<()>,
 }
@@ -42,6 +47,8 @@ pub(super) type Leads = BTreeMap<TaskId, Vec<(String, u64)>>;
 pub(super) struct Seen {
     pub(super) led: BTreeSet<Key>,
     pub(super) remains: Vec<Remains>,
+    pub(super) edged: EdgedTasks,
+    pub(super) damaged: BTreeSet<TaskId>,
 }
 
 #[derive(Default)]
@@ -77,6 +84,8 @@ impl<'a> Audit<'a> {
             damaged,
             strays,
             leads,
+            edged: EdgedTasks::default(),
+            has_edges: is_any(view),
             failed,
         }
     }

@@ -83,5 +83,5 @@ pub(super) fn lost_name(
 
 /// Whether the keys of a tag under a run end with the id of a task.
 pub(super) fn has_id(tag: Tag) -> bool {
-    !matches!(tag, Tag::Group | Tag::FailureGroup | Tag::Kept)
+    !matches!(tag, Tag::Group | Tag::FailureGroup | Tag::Kept | Tag::Day)
 }

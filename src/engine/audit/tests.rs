@@ -15,14 +15,15 @@ use crate::api::queue::Queue;
 use crate::engine::context::damaged;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{follow, query};
-use crate::format::key::{self, Key, Range, ReportPart, Run, Work};
+use crate::format::key::{self, Direction, Key, Range, ReportPart, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{
-    self, PayloadPlace, PendingGroups, PendingOptions, PendingSum, SettingRow, TaskRow, TubeRow,
-    WorkRow,
+    self, CascadeRow, DayRow, EdgeCounts, EdgeRow, LinkingRow, PayloadPlace, PendingGroups,
+    PendingOptions, PendingSum, SettingRow, TaskEnds, TaskRow, TubeRow, WorkRow,
 };
 use crate::format::{Deadline, Met, Tag, Value, View};
 use crate::words::clock::{Clock, ManualClock, NEVER};
+use crate::words::dependency::{On, Orphaned};
 use crate::words::error::Result;
 use crate::words::options::TubeOptions;
 use crate::words::retention::Retention;
@@ -83,6 +84,8 @@ impl Rows {
     /// Copies the rows of a queue.
     fn of(queue: &Queue) -> Self {
         let tube = queue.tube("first").unwrap();
+        // The rows of days are up to date after it.
+        queue.checkpoint().unwrap();
         let copied = tube.hold.core.look(|view, _| {
             let (counts, reads, bytes) = (None, Cell::default(), view.durable_bytes());
             let rows = BTreeMap::new();
@@ -149,6 +152,7 @@ fn filled() -> Rows {
     let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
     let kept = Retention::new().age(HOUR).bytes(1 << 40);
     let options = TubeOptions::default().keep_finished(kept).keep_buried(kept).index_kinds(true);
+    let options = options.keep_days(9);
     let tubes = [
         queue.create_tube("first", options.clone()).unwrap(),
         queue.create_tube("temporary", options.clone().temporary(true)).unwrap(),
@@ -184,10 +188,15 @@ fn filled() -> Rows {
         let later = tube.task(b"later").delay(HOUR).ttl(HOUR).kind("film");
         later.tags(["red", "blue"]).put().unwrap();
         tube.task(b"at noon").run_at(clock.wall() + HOUR).put().unwrap();
-        tube.task(b"keyed").key("key").ttl(HOUR).put().unwrap();
+        let keyed = tube.task(b"keyed").key("key").ttl(HOUR).put().unwrap();
         tube.task(b"urgent").priority(-1).put().unwrap();
         tube.task(&[7; 5000]).put().unwrap();
         tube.put(b"alone").unwrap();
+        let after = tube.task(b"after").key("after").ttl(HOUR).delay(HOUR).after([keyed]);
+        match tube.name() {
+            "temporary" => after.after([done]).put().unwrap(),
+            _ => after.after_any_end([buried]).put().unwrap(),
+        };
         let source = &sources[usize::from(tube.name() == "temporary")];
         let moved = source.put(b"moved").unwrap();
         source.move_to(moved, tube).apply().unwrap();
@@ -288,11 +297,13 @@ fn is_failed_of_swept(rows: &Rows, key: &[u8]) -> bool {
     beside.is_some_and(|beside| rows.rows.contains_key(&beside) && is_swept(rows, &beside))
 }
 
-/// Whether only the counts say that this row is missing: it is a setting, or of a tracked id, or
+/// Whether only the counts say that this row is missing: it is a setting, of a day of statistics,
+/// which may be too old, or of a tracked id, or
 /// all that there is of a fresh task in a temporary tube, whose payload bytes are not counted, or
 /// without it the task would be fresh.
 fn is_only_counted(rows: &Rows, key: &Key) -> bool {
-    if Range::holding(key).is_some_and(|range| [Tag::Setting, Tag::Tracked].contains(&range.tag)) {
+    let alone = [Tag::Setting, Tag::Tracked, Tag::Day];
+    if Range::holding(key).is_some_and(|range| alone.contains(&range.tag)) {
         return true;
     }
     let Some((Range { tag, run: Some(run) }, id)) = Range::holding(key).zip(key::id_of(key)) else {
@@ -380,11 +391,44 @@ fn drop_payload(rows: &mut Rows, at: Key, payload: PayloadPlace<'_>) {
     rows.set(at, TaskRow { payload, extension: &section, ..row }.encode());
 }
 
+/// Plants an edge.
+fn edge_of(rows: &mut Rows, (earlier, later): (TaskId, TaskId)) {
+    let row = EdgeRow { on: On::AnyEnd, orphaned: Orphaned::Hold, tube: 0 }.encode();
+    let run = Run::QUEUE;
+    rows.set(key::edge(Direction::Dependent, run, (earlier, later), false), row.clone());
+    rows.set(key::edge(Direction::Dependency, run, (later, earlier), false), row);
+}
+
+/// The work of a put that has written so many open edges.
+fn linking(open: u32) -> Value {
+    let counts = EdgeCounts { open, met: 0 };
+    LinkingRow { counts, is_cancelled: false }.encode()
+}
+
 /// Every line that the audit can report, each caused by one fault.
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
-    let faults: [(&str, Spoil); 67] = [
+    let faults: [(&str, Spoil); 89] = [
+        ("Day: a damaged row", |rows| {
+            let key = rows.in_tube("first", Tag::Day);
+            rows.set(key, Value::from([1]));
+        }),
+        ("Day: an invalid key", |rows| {
+            let key = key::after(&rows.in_tube("first", Tag::Day));
+            rows.set(key, DayRow::new(0).encode());
+        }),
+        ("Day: a damaged row", |rows| {
+            let key = rows.in_tube("first", Tag::Day);
+            let (run, day) = key::of_day(&key).unwrap();
+            let row = rows.rows[&key].clone().unwrap();
+            rows.set(key::day(run, day + 1), row);
+        }),
+        // A day that would never be too old.
+        ("Day: an invalid key", |rows| {
+            let (run, _) = key::of_day(&rows.in_tube("first", Tag::Day)).unwrap();
+            rows.set(key::day(run, u32::MAX), DayRow::new(0).encode());
+        }),
         ("Schedule: it cannot be read and is lost", |rows| {
             rows.set(key::schedule("plan"), Value::from([1]));
         }),
@@ -411,6 +455,87 @@ fn every_fault_has_its_line() {
         ("schedule \"plan\": the row of its next fire is missing", |rows| {
             let key = rows.keys(Tag::Fire).remove(0);
             rows.rows.remove(&key);
+        }),
+        ("a row without its other one", |rows| {
+            let key = rows.keys(Tag::Dependent).remove(0);
+            rows.rows.remove(&key);
+        }),
+        ("a row that cannot be read", |rows| {
+            for tag in [Tag::Dependency, Tag::Dependent] {
+                rows.keys(tag).into_iter().for_each(|key| rows.set(key, Value::from([1])));
+            }
+        }),
+        ("its other row says something else", |rows| {
+            let key = rows.keys(Tag::Dependency).remove(0);
+            let row = EdgeRow::decode(rows.rows[&key].as_ref().unwrap()).unwrap();
+            rows.set(key, EdgeRow { orphaned: Orphaned::Ignore, ..row }.encode());
+        }),
+        ("Dependency: a wrong row", |rows| {
+            let key = rows.keys(Tag::Dependency).remove(0);
+            let row = EdgeRow::decode(rows.rows[&key].as_ref().unwrap()).unwrap();
+            rows.set(key, EdgeRow { tube: 77, ..row }.encode());
+        }),
+        ("an edge that is both open and met", |rows| {
+            let open = rows.keys(Tag::Dependency).remove(0);
+            let ((later, earlier), _) = key::of_edge(&open).unwrap();
+            let row = rows.rows[&open].clone().unwrap();
+            let run = Run::QUEUE;
+            let back = key::edge(Direction::Dependent, run, (earlier, later), true);
+            rows.set(key::edge(Direction::Dependency, run, (later, earlier), true), row.clone());
+            rows.set(back, row);
+        }),
+        ("Dependency: an invalid key", |rows| {
+            let mut key = rows.keys(Tag::Dependency).remove(0);
+            let row = rows.rows[&key].clone().unwrap();
+            key[9] = 7;
+            rows.set(key, row);
+        }),
+        ("it is gone, and no work removes its edges", |rows| {
+            edge_of(rows, (TaskId::new(800), TaskId::new(801)));
+        }),
+        ("it is gone, and no work removes its edges", |rows| {
+            rows.set(key::work(Work::Unlink, Run::QUEUE, TaskId::new(801)), Value::EMPTY);
+            edge_of(rows, (TaskId::new(800), TaskId::new(802)));
+        }),
+        ("it has ended, and no work lets task", |rows| {
+            rows.set(key::work(Work::Linking, Run::QUEUE, TaskId::new(801)), linking(1));
+            edge_of(rows, (TaskId::new(800), TaskId::new(801)));
+        }),
+        ("the work of its put counts other edges", |rows| {
+            rows.set(key::work(Work::Linking, Run::QUEUE, TaskId::new(801)), linking(2));
+            edge_of(rows, (TaskId::new(800), TaskId::new(801)));
+        }),
+        ("but has EdgeCounts", |rows| {
+            for tag in [Tag::Dependent, Tag::Dependency] {
+                let key = rows.keys(tag).remove(0);
+                rows.rows.remove(&key);
+            }
+        }),
+        ("Work: on the edges of task 7: it cannot be read", |rows| {
+            rows.set(key::work(Work::Cascade, Run::QUEUE, TaskId::new(7)), Value::from([0]));
+        }),
+        ("Work: on the edges of task 7: it cannot be read", |rows| {
+            rows.set(key::work(Work::Unlink, Run::QUEUE, TaskId::new(7)), Value::from([0]));
+        }),
+        ("Work: on the edges of task 7: it cannot be read", |rows| {
+            rows.set(key::work(Work::Linking, Run::QUEUE, TaskId::new(7)), Value::from([0]));
+        }),
+        ("the task has not ended so", |rows| {
+            let ((earlier, _), _) = key::of_edge(&rows.keys(Tag::Dependent)[0]).unwrap();
+            let ended = TaskEnds { done: true, ..TaskEnds::default() };
+            let work = CascadeRow { ended, tube: 1, from: 0 };
+            rows.set(key::work(Work::Cascade, Run::QUEUE, earlier), work.encode());
+        }),
+        ("the task has not ended", |rows| {
+            let ((later, _), _) = key::of_edge(&rows.keys(Tag::Dependency)[0]).unwrap();
+            rows.set(key::work(Work::Unlink, Run::QUEUE, later), Value::EMPTY);
+        }),
+        ("the task is there", |rows| {
+            let ((later, _), _) = key::of_edge(&rows.keys(Tag::Dependency)[0]).unwrap();
+            rows.set(key::work(Work::Linking, Run::QUEUE, later), linking(1));
+        }),
+        ("Work: an invalid key", |rows| {
+            rows.set(key::work(Work::Cascade, Run(1), TaskId::new(7)), Value::EMPTY);
         }),
         ("the row of its tags is missing", |rows| {
             let key = rows.keys(Tag::TaskTags).remove(0);
@@ -658,6 +783,10 @@ fn every_fault_has_its_line() {
 #[test]
 fn the_tasks_of_a_run_without_a_tube_are_reported() {
     let mut rows = filled();
+    // It keeps none for others.
+    let mut held = rows.in_tube("first", Tag::DoneTime);
+    held[0] = Tag::HeldTime as u8;
+    rows.set(held, Value::EMPTY);
     let TubeEntry { number, row, .. } = rows.tube("first");
     let row = TubeRow { run: Run(1000), ..row };
     rows.set(key::tube(number), row.encode());

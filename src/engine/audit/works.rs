@@ -1,13 +1,15 @@
 //! The audit of the rows of work: each is of a kind that is known, and about rows that it may
 //! remove.
 
+use super::edged::EdgedTasks;
 use super::payloads::NamedPieces;
 use super::{AuditedTubes, Finding, Findings, Fix, NO_TASK, is_read};
+use crate::engine::edges;
 use crate::engine::pieces::owner_of;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
-use crate::format::row::WorkRow;
+use crate::format::row::{WorkRow, task_of_work};
 use crate::format::{Scan, Tag, View};
 use crate::words::error::Result;
 
@@ -16,7 +18,7 @@ use crate::words::error::Result;
 pub(super) fn audit(
     view: &dyn View,
     tubes: &AuditedTubes,
-    named: &mut NamedPieces,
+    (named, edged): (&mut NamedPieces, &EdgedTasks),
     report: Findings<'_>,
 ) -> Result<()> {
     let mut rows = Scan::over(Range::of(Tag::Work));
@@ -29,6 +31,19 @@ pub(super) fn audit(
             ));
             continue;
         };
+        if Work::OF_EDGES.contains(&kind) {
+            let of = key::run_of_work(&key).zip(task_of_work(&key));
+            let expected = of.map(|(run, id)| key::work(kind, edges::scope(run), id));
+            if expected.as_ref() != Some(&key) {
+                let line = format!("Work: an invalid key: {key:02x?}");
+                report(Finding::new(line, Fix::Remove(key)));
+            } else if is_read(view, of.map_or(Run::QUEUE, |(run, _)| run))
+                && let Some(finding) = super::edges::work((kind, key, row), edged)
+            {
+                report(finding);
+            }
+            continue;
+        }
         let is_sweep_of_run = matches!(kind, Work::Clear | Work::Release | Work::Follow);
         let ((run, id), generation) = owner_of(&key).unwrap_or(((Run::QUEUE, NO_TASK), 1));
         let expected = match is_sweep_of_run {

@@ -5,16 +5,17 @@ use super::{Mended, done};
 use crate::engine::audit::is_sound_report;
 use crate::engine::context::OpContext;
 use crate::engine::pieces::Owner;
-use crate::engine::{history, state_rows, tags};
+use crate::engine::stored::TaskState;
+use crate::engine::{edges, history, state_rows, tags, transition};
 use crate::format::View;
 use crate::format::extension::Extension;
-use crate::format::key;
-use crate::format::row::{HistoryRow, StoredHistory, StoredReports, TaskProgress};
+use crate::format::key::{self, Direction};
+use crate::format::row::{EdgeCounts, HistoryRow, StoredHistory, StoredReports, TaskProgress};
 use crate::words::clock::NEVER;
 use crate::words::error::Result;
 use crate::words::history::HistoryEvent;
 use crate::words::limits::HISTORY_ENTRIES_MAX;
-use crate::words::task::TaskId;
+use crate::words::task::{Cause, TaskId};
 
 const ENTRY_LOST: &str = "this entry was damaged or missing";
 
@@ -97,4 +98,43 @@ fn entries(
         ctx.set(at, row)?;
     }
     Ok(StoredHistory { bytes, ..stored })
+}
+
+/// Makes the state of a task say which edges it has. One that waits for none any more is released,
+/// and one that has open ones waits.
+pub(super) fn edges(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Mended {
+    let tube = &*ctx.tube(number)?;
+    let Some((stored, from)) = find(ctx, tube, id)? else { return Ok(None) };
+    let (task, run) = (stored.task(tube)?, tube.run());
+    let mut to = match from.clone() {
+        TaskState::Fresh(head) => TaskState::Ready(head),
+        state => state,
+    };
+    edges::recover(ctx, run, id, to.head_mut())?;
+    let is_open = to.head().edges(Direction::Dependency).open > 0;
+    let (to, cause) = match &to {
+        TaskState::Blocked(row) if !is_open => {
+            (TaskState::released(row, ctx.now), Some(Cause::Unblock))
+        }
+        TaskState::Ready(_) | TaskState::Delayed(_) if is_open => {
+            (to.blocked(ctx.now), Some(Cause::Update))
+        }
+        TaskState::Taken(_) | TaskState::Done(_) if is_open => {
+            // It has gone on without them.
+            edges::begin_unlink(ctx, (run, id))?;
+            let mut to = to;
+            let _fits = to.head_mut().set_edges(Direction::Dependency, EdgeCounts::default());
+            (to, None)
+        }
+        _ => (to, None),
+    };
+    let leaves = matches!(to, TaskState::Taken(_) | TaskState::Done(_)) && is_open;
+    if cause.is_none() && !leaves && from.head() == to.head() {
+        return Ok(None);
+    }
+    match cause {
+        Some(cause) => transition::move_task(ctx, &task, &from, &to, cause)?,
+        None => transition::restate(ctx, &task, &from, &to)?,
+    }
+    done("what it waits for, and what waits for it, was counted again")
 }

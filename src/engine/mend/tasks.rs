@@ -9,7 +9,7 @@ use crate::engine::repair::{self, Repair};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{history, kinds, lookup, position, reports, settle, state_rows, tags};
+use crate::engine::{edges, history, kinds, lookup, position, reports, settle, state_rows, tags};
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::row::{BuriedRow, DoneRow, PositionRow, TaskProgress, TaskRow, dropped_section};
 use crate::format::{Range, Tag, Value, View};
@@ -100,6 +100,7 @@ fn progress_left(ctx: &OpContext<'_>, (run, id): Owner) -> Result<TaskProgress> 
     history::recover(ctx, run, id, &mut head)?;
     reports::recover(ctx, run, id, &mut head)?;
     tags::recover(ctx, run, id, &mut head)?;
+    edges::recover(ctx, run, id, &mut head)?;
     Ok(head)
 }
 
@@ -150,7 +151,7 @@ fn restate(
             let reason = Reason::Trashed(STATE_DAMAGED.to_owned());
             TaskState::Trashed(BuriedRow { head, time, reason })
         }
-        State::Ready | State::Delayed | State::Taken | State::Buried => {
+        State::Ready | State::Delayed | State::Blocked | State::Taken | State::Buried => {
             let reason = Reason::Undecodable(STATE_DAMAGED.to_owned());
             settle::buried(ctx, tube, head, &reason)
         }
@@ -340,12 +341,15 @@ pub(super) fn give_back(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Men
 pub(super) fn set_aside(ctx: &mut OpContext<'_>, (number, id): (u32, TaskId), why: &str) -> Mended {
     let tube = &*ctx.tube(number)?;
     let Some((stored, state)) = find(ctx, tube, id)? else { return Ok(None) };
-    if !matches!(state, TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_)) {
-        return Ok(None);
-    }
+    let head = match &state {
+        TaskState::Fresh(head) | TaskState::Ready(head) => head.clone(),
+        TaskState::Delayed(row) => row.head.clone(),
+        TaskState::Blocked(row) => TaskState::unblocked(row, ctx.now),
+        _ => return Ok(None),
+    };
     let task = stored.task(tube)?;
     let reason = Reason::Undecodable(why.to_owned());
-    let mut to = settle::buried(ctx, tube, state.head().clone(), &reason);
+    let mut to = settle::buried(ctx, tube, head, &reason);
     let noted = history::note(ctx, &task, (&state, &mut to), Cause::Bury)?;
     transition::move_task(ctx, &task, &state, &to, Cause::Bury)?;
     noted.write(ctx);

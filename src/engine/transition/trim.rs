@@ -3,48 +3,70 @@
 use super::{Transition, erase};
 use crate::engine::context::{OpContext, sound};
 use crate::engine::stored::{TaskRef, TaskState};
-use crate::engine::{description, lookup, retention};
-use crate::format::Scan;
+use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{description, edges, lookup, retention};
 use crate::format::key;
+use crate::format::{Scan, Tag};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::TRIMMED_MAX;
-use crate::words::task::Cause;
+use crate::words::task::{Cause, TaskId};
+use std::mem::discriminant;
 
 impl Transition<'_> {
-    /// Removes the tasks that ended first while there are more than the tube keeps, but not the one
-    /// that has just ended.
+    /// What follows from the end of a task that its tube keeps, or sets aside.
     #[cold]
-    pub(super) fn trim(&self, ctx: &mut OpContext<'_>) -> Result<()> {
-        let (tube, last) = (self.task.tube, self.task.id);
+    pub(super) fn end(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        if let Some(to) = self.to.filter(|to| !to.head().extension.is_empty())
+            && self.from.map(discriminant) != self.to.map(discriminant)
+        {
+            edges::end(ctx, self.task, to)?;
+        }
+        self.trim(ctx)
+    }
+
+    /// Removes tasks while there are more than the tube keeps, but not the one that has just ended.
+    fn trim(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let Some(tag) = self.to.and_then(retention::tag_of) else { return Ok(()) };
         // The other case is that it was updated, and has ended before.
         if ctx.effects().retires_none || self.from.and_then(retention::tag_of) == Some(tag) {
             return Ok(());
         }
-        let mut rows = Scan::over(tube.range(retention::by_time(tag)));
-        for _ in 0..TRIMMED_MAX {
-            if !retention::is_over(ctx, tube, tag)? {
-                break;
-            }
-            let Some((met, _)) = rows.next(ctx)? else { break };
-            let Some(id) = key::id_of(&met).filter(|id| *id != last) else { continue };
-            let found = match lookup::find(ctx, tube, id) {
-                // A dead index row, or a task that is damaged: it stays for its repair.
-                Err(error) if error.is_not_found() || error.kind() == ErrorKind::Damaged => {
-                    continue;
-                }
-                found => found?,
-            };
-            let is_of_it = retention::tag_of(&found.1) == Some(tag);
-            if let (Ok(task), true) = (found.0.task(tube), is_of_it)
-                // One for which calls wait goes with a later end.
-                && !(ctx.is_sweep_long() && ctx.known.is_awaited(id))
-            {
-                retire(ctx, &task, &found.1)?;
-            }
-        }
-        Ok(())
+        trim(ctx, self.task.tube, tag, Some(self.task.id))
     }
+}
+
+/// Removes the tasks that ended first while there are more than the tube keeps, at most a few, and
+/// not this one.
+#[cold]
+pub(crate) fn trim(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    tag: Tag,
+    spared: Option<TaskId>,
+) -> Result<()> {
+    let mut rows = Scan::over(tube.range(retention::by_time(tag)));
+    for _ in 0..TRIMMED_MAX {
+        if !retention::is_over(ctx, tube, tag)? {
+            break;
+        }
+        let Some((met, _)) = rows.next(ctx)? else { break };
+        let Some(id) = key::id_of(&met).filter(|id| Some(*id) != spared) else { continue };
+        let found = match lookup::find(ctx, tube, id) {
+            // A dead index row, or a task that is damaged: it stays for its repair.
+            Err(error) if error.is_not_found() || error.kind() == ErrorKind::Damaged => {
+                continue;
+            }
+            found => found?,
+        };
+        let is_of_it = retention::tag_of(&found.1) == Some(tag);
+        if let (Ok(task), true) = (found.0.task(tube), is_of_it)
+            // One for which calls wait goes with a later end.
+            && !(ctx.is_sweep_long() && ctx.known.is_awaited(id))
+        {
+            retire(ctx, &task, &found.1)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes a task that has ended, because its tube keeps it no longer. Calls that wait for its end

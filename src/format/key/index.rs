@@ -80,6 +80,11 @@ pub(crate) fn done_time(run: Run, time: u64, id: TaskId) -> Key {
     numbers(Tag::DoneTime, run, [time, id.get()])
 }
 
+/// The same of one that is kept for its dependents.
+pub(crate) fn held_time(run: Run, time: u64, id: TaskId) -> Key {
+    numbers(Tag::HeldTime, run, [time, id.get()])
+}
+
 /// The time in a key of [`done_time`] or [`buried_time`].
 pub(crate) fn time_of(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(RUN_PREFIX..RUN_PREFIX + 8)?.try_into().ok()?))

@@ -18,7 +18,7 @@ macro_rules! tags {
             /// In the order of their numbers.
             pub(crate) const ALL: [Self; [$($byte),*].len()] = [$(Self::$tag),*];
 
-            #[inline]
+            #[inline(always)]
             pub(crate) const fn of(byte: u8) -> Option<Self> {
                 match byte {
                     $($byte => Some(Self::$tag),)*
@@ -156,6 +156,21 @@ tags! {
     Firing = 0x3c, Queue, None;
     /// tube number, clock, when, schedule name → a copy of the `FiringRow`
     Fire = 0x3d, Queue, None;
+    /// run, id → `BlockedRow`
+    Blocked = 0x3e, Run, Some(State::Blocked);
+    /// id, whether it is met, id of a task that comes after it → `EdgeRow`
+    Dependent = 0x3f, Queue, None;
+    /// The same for temporary tubes.
+    DependentTemporary = 0x40, Temporary, None;
+    /// id, whether it is met, id of a task that it comes after → `EdgeRow`
+    Dependency = 0x41, Queue, None;
+    /// The same for temporary tubes.
+    DependencyTemporary = 0x42, Temporary, None;
+    /// run, time, id → nothing: a finished task that is kept for its dependents, by the time of its
+    /// end
+    HeldTime = 0x43, Run, None;
+    /// run, day → `DayRow`: the statistics of a day
+    Day = 0x44, Run, None;
 }
 
 /// To what the rows of a tag belong.

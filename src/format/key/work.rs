@@ -18,11 +18,28 @@ pub(crate) enum Work {
     Pieces = 4,
     /// Rows of a tube follow a change of its options.
     Follow = 5,
+    /// The tasks that come after one that has ended are told so.
+    Cascade = 6,
+    /// The edges of a task that has ended to those that it came after are removed.
+    Unlink = 7,
+    /// A put is writing the edges of its task. No sweep does this; an opening rolls it back.
+    Linking = 8,
 }
 
 impl Work {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Clear, Self::Release, Self::Staged, Self::Pieces, Self::Follow];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Clear,
+        Self::Release,
+        Self::Staged,
+        Self::Pieces,
+        Self::Follow,
+        Self::Cascade,
+        Self::Unlink,
+        Self::Linking,
+    ];
+
+    /// The kinds of work on the edges of one task.
+    pub(crate) const OF_EDGES: [Self; 3] = [Self::Cascade, Self::Unlink, Self::Linking];
 }
 
 /// The beginning of the keys of all work of one kind.

@@ -4,6 +4,7 @@ use super::cursor::Merged;
 use super::dead_ranges::DeadRanges;
 use super::layer::Layer;
 use crate::format::key::{Key, Range, Tag, copy, is_temporary};
+use crate::format::row::DayEntry;
 use crate::format::{Met, RowOp, Value, View};
 use crate::words::error::Result;
 use std::cell::RefCell;
@@ -20,6 +21,9 @@ pub(crate) struct WriteSet {
     /// By how many rows each range changes. Kept once there are many writes; with few they are
     /// counted on request.
     pub(crate) moved: Option<Vec<(Range, i64)>>,
+    /// What the op adds to the statistics of days that have a row. They are differences, so each
+    /// counts exactly once.
+    pub(crate) days: Vec<DayEntry>,
     /// Whether a row is written to the disk.
     pub(crate) has_durable: bool,
     /// Whether a row stays in memory only.
@@ -43,6 +47,7 @@ impl WriteSet {
         self.layer.clear();
         self.dead.get_mut().clear();
         self.moved = None;
+        self.days.clear();
         (self.has_durable, self.has_temporary) = (false, false);
     }
 

@@ -95,7 +95,7 @@ impl PendingOptions {
         match state {
             State::Done => self.finished,
             State::Buried => self.buried,
-            State::Ready | State::Delayed | State::Taken => None,
+            State::Blocked | State::Ready | State::Delayed | State::Taken => None,
         }
     }
 
@@ -104,7 +104,7 @@ impl PendingOptions {
         match state {
             State::Done => self.finished = left,
             State::Buried => self.buried = left,
-            State::Ready | State::Delayed | State::Taken => {}
+            State::Blocked | State::Ready | State::Delayed | State::Taken => {}
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What became of a task since its put, and its home. It is at the end of the row of each state.
 
 use crate::format::extension::Extension;
-use crate::format::key::{Home, Rank};
+use crate::format::key::{Direction, Home, Rank};
 use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::row::history::StoredHistory;
 use crate::format::row::report::StoredReports;
@@ -140,6 +140,50 @@ const KEPT_FIELD: u16 = 8;
 /// Number of the extension field of a task that has tags. It has no content.
 const TAGS_FIELD: u16 = 9;
 
+/// Number of the extension field of a task with how many edges it has to tasks that come after it,
+/// and of that with those to tasks that it comes after. Absent without any. For a finished task the
+/// first one says besides that it is kept for those tasks.
+const DEPENDENTS_FIELD: u16 = 10;
+const DEPENDENCIES_FIELD: u16 = 11;
+
+/// How many edges a task has in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EdgeCounts {
+    /// Those that are not met.
+    pub(crate) open: u32,
+    pub(crate) met: u32,
+}
+
+impl EdgeCounts {
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    fn encode(self) -> Value {
+        let mut field = Packer::new();
+        field.u32(self.open).u32(self.met);
+        field.done()
+    }
+
+    fn decode(field: &[u8]) -> Option<Self> {
+        let mut rest = Unpacker::new(field);
+        let (open, met) = (rest.u32()?, rest.u32()?);
+        rest.end(Self { open, met }).filter(|counts| !counts.is_empty())
+    }
+}
+
+fn edges_field(direction: Direction) -> u16 {
+    match direction {
+        Direction::Dependent => DEPENDENTS_FIELD,
+        Direction::Dependency => DEPENDENCIES_FIELD,
+    }
+}
+
+/// Number of the extension field of a ready task with the queue time since when it is ready, in a
+/// tube that keeps statistics. Absent where that is not known, and in every other state; a fresh
+/// task is ready since its put.
+const READY_FIELD: u16 = 12;
+
 /// A time that ends.
 fn read_time(field: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(field.try_into().ok()?)).filter(|until| *until != NEVER)
@@ -259,7 +303,12 @@ impl TaskProgress {
             && field(HISTORY_FIELD).is_none_or(|field| StoredHistory::decode(field).is_some())
             && field(REPORTS_FIELD).is_none_or(|field| StoredReports::decode(field).is_some())
             && field(KEPT_FIELD).is_none_or(|field| read_time(field).is_some())
+            && field(READY_FIELD).is_none_or(|field| read_time(field).is_some())
             && field(TAGS_FIELD).is_none_or(<[u8]>::is_empty)
+            && Direction::BOTH.into_iter().all(|direction| {
+                let field = field(edges_field(direction));
+                field.is_none_or(|field| EdgeCounts::decode(field).is_some())
+            })
     }
 
     /// Of a stalled task: lease time at which its ttr has ended; otherwise [`NEVER`].
@@ -295,6 +344,19 @@ impl TaskProgress {
         self.extension.take(KEPT_FIELD);
         if until != NEVER {
             let _is_set = self.extension.set(KEPT_FIELD, &until.to_be_bytes());
+        }
+    }
+
+    /// Queue time since when it is ready, if the row says so.
+    pub(crate) fn ready_since(&self) -> Option<u64> {
+        self.extension.get(READY_FIELD).and_then(read_time)
+    }
+
+    /// Sets it. If fields of later versions leave no room, it is not known.
+    pub(crate) fn set_ready_since(&mut self, since: Option<u64>) {
+        self.extension.take(READY_FIELD);
+        if let Some(since) = since {
+            let _is_set = self.extension.set(READY_FIELD, &since.to_be_bytes());
         }
     }
 
@@ -350,6 +412,22 @@ impl TaskProgress {
             return true;
         }
         self.extension.set(TAGS_FIELD, &[])
+    }
+
+    /// How many edges it has in this direction.
+    pub(crate) fn edges(&self, direction: Direction) -> EdgeCounts {
+        let field = self.extension.get(edges_field(direction));
+        field.and_then(EdgeCounts::decode).unwrap_or_default()
+    }
+
+    /// Returns `false` and changes nothing if fields of later versions leave no room.
+    #[must_use]
+    pub(crate) fn set_edges(&mut self, direction: Direction, counts: EdgeCounts) -> bool {
+        if counts.is_empty() {
+            self.extension.take(edges_field(direction));
+            return true;
+        }
+        self.extension.set(edges_field(direction), &counts.encode())
     }
 
     /// Its own rank, while it stands ahead of every priority.

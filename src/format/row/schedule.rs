@@ -62,7 +62,7 @@ pub(crate) struct ChildTerms {
 }
 
 fn length(micros: u64) -> Duration {
-    super::endless(micros)
+    super::tube::endless(micros)
 }
 
 impl ChildTerms {

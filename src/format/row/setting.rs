@@ -1,7 +1,8 @@
 //! The row of a setting: one value, with its type before it. Whether a setting of its name takes
 //! that type is not known here.
 
-use super::{details, endless, gates, lapse_field, read_lapse, read_retention, retention_field};
+use super::tube::{endless, lapse_field, read_lapse, read_retention, retention_field};
+use super::{details, gates};
 use crate::format::extension::Extension;
 use crate::format::pack::{Packer, Unpacker, Value};
 use crate::words::backoff::Backoff;

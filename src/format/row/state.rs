@@ -145,6 +145,43 @@ impl DelayedRow {
     }
 }
 
+/// A task that waits for others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BlockedRow {
+    pub(crate) head: TaskProgress,
+    /// Queue time since when it waits. Its ttl does not run until it waits no more.
+    pub(crate) since: u64,
+    /// Queue or wall time before which it is not ready; [`NEVER`] without an end, 0 is none.
+    pub(crate) due: u64,
+    pub(crate) wall: bool,
+}
+
+impl BlockedRow {
+    pub(crate) fn encode(&self, away: &Away<'_>, home: &StoredHome) -> Value {
+        let mut row = Packer::new();
+        row.u8(away.flags([self.wall, self.due != 0]));
+        row.u64(self.since).u32(away.bytes);
+        if self.due != 0 {
+            row.u64(self.due);
+        }
+        away.pack(&mut row);
+        self.head.end_row(row, home)
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Option<(Away<'_>, Homed<Self>)> {
+        let mut rest = Unpacker::new(row);
+        let (flags, since, bytes) = (rest.u8()?, rest.u64()?, rest.u32()?);
+        let [wall, timed, ..] = bits(flags);
+        let due = if timed { rest.u64().filter(|due| *due != 0)? } else { 0 };
+        if wall && !timed {
+            return None;
+        }
+        let away = Away::unpack(flags, bytes, &mut rest)?;
+        let (head, home) = TaskProgress::decode(rest.rest())?;
+        Some((away, (Self { head, since, due, wall }, home)))
+    }
+}
+
 /// A task that was set aside, or put into the trash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BuriedRow {

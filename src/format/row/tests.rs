@@ -2,11 +2,17 @@
 //! format.
 
 use super::*;
-use crate::format::key::{Order, Rank};
+use crate::format::key::{Direction, Order, Rank, Run};
 use crate::format::piece::Pieces;
-use crate::words::backoff::RetryTerms;
+use crate::words::backoff::{Backoff, RetryTerms};
+use crate::words::clock::NEVER;
+use crate::words::dependency::{On, Orphaned};
+use crate::words::lapse::{Lapse, ReturnTo};
+use crate::words::options::TubeOptions;
 use crate::words::task::{Reason, State, TaskId};
+use crate::words::tube_kind::TubeKind;
 use std::fmt::Write;
+use std::time::Duration;
 
 fn hex(row: &[u8]) -> String {
     row.iter().fold(String::new(), |mut text, byte| {
@@ -541,4 +547,70 @@ fn no_cut_of_a_row_decodes_as_another() {
     }
     assert_eq!(DelayedRow::decode(&row), Some((PLAIN, (delayed, HERE))));
     assert_eq!(TubeRow::decode(&[]), None);
+}
+
+/// The rows and fields of tasks that come after others, byte by byte.
+#[test]
+fn golden_edges() {
+    let fresh = TaskProgress::fresh(NEVER, NEVER);
+    let blocked = BlockedRow { head: fresh.clone(), since: 9, due: 0, wall: false };
+    let timed = BlockedRow { due: 7, ..blocked.clone() };
+    let by_wall = BlockedRow { wall: true, ..timed.clone() };
+    let mut linked = blocked.clone();
+    let counts = EdgeCounts { open: 2, met: 3 };
+    assert!(linked.head.set_edges(Direction::Dependency, counts));
+    assert!(linked.head.set_edges(Direction::Dependent, EdgeCounts { open: 0, met: 1 }));
+    assert!(linked.head.set_edges(Direction::Dependent, EdgeCounts::default()));
+    let rows = [
+        (&blocked, "00 0000000000000009 0000000a"),
+        (&timed, "02 0000000000000009 0000000a 0000000000000007"),
+        (&by_wall, "03 0000000000000009 0000000a 0000000000000007"),
+        (&linked, "00 0000000000000009 0000000a 40 000c 000b 0008 00000002 00000003"),
+    ];
+    for (row, bytes) in rows {
+        let encoded = row.encode(&PLAIN, &HERE);
+        assert_eq!(hex(&encoded), bytes.replace(' ', ""));
+        assert_eq!(BlockedRow::decode(&encoded), Some((PLAIN, (row.clone(), HERE))));
+        for end in 0..13 {
+            assert_eq!(BlockedRow::decode(&encoded[..end]), None);
+        }
+    }
+    // A wall clock without a time, and a time of 0.
+    for wrong in ["01", "0200000000000000090000000a0000000000000000"] {
+        let bytes: Vec<u8> = (0..wrong.len() / 2)
+            .map(|at| u8::from_str_radix(&wrong[2 * at..2 * at + 2], 16).unwrap())
+            .collect();
+        let mut padded = bytes.clone();
+        padded.resize(bytes.len().max(13), 0);
+        assert_eq!(BlockedRow::decode(&padded), None, "{wrong}");
+    }
+    let mut none = fresh.clone();
+    assert!(none.extension.set(10, &[0; 8]));
+    assert_eq!(TaskProgress::decode(&none.encode(&HERE)), None);
+
+    let edges = [
+        (On::Success, Orphaned::Hold, "01 01 00000007"),
+        (On::Failure, Orphaned::Cancel, "02 02 00000007"),
+        (On::AnyEnd, Orphaned::Ignore, "03 03 00000007"),
+    ];
+    for (on, orphaned, bytes) in edges {
+        let row = EdgeRow { on, orphaned, tube: 7 };
+        assert_eq!(hex(&row.encode()), bytes.replace(' ', ""));
+        assert_eq!(EdgeRow::decode(&row.encode()), Some(row));
+    }
+    for wrong in [[0, 1, 0, 0, 0, 7], [4, 1, 0, 0, 0, 7], [1, 0, 0, 0, 0, 7], [1, 4, 0, 0, 0, 7]] {
+        assert_eq!(EdgeRow::decode(&wrong), None);
+    }
+    let ends = [(true, false, false, "01"), (false, true, false, "02"), (true, false, true, "05")];
+    for (done, buried, gone, bits) in ends {
+        let row = CascadeRow { ended: TaskEnds { done, buried, gone }, tube: 7, from: 9 };
+        assert_eq!(hex(&row.encode()), format!("{bits}000000070000000000000009"));
+        assert_eq!(CascadeRow::decode(&row.encode()), Some(row));
+    }
+    assert_eq!(CascadeRow::decode(&[0; 13]), None);
+    assert_eq!(CascadeRow::decode(&[8, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]), None);
+    let row = LinkingRow { counts, is_cancelled: true };
+    assert_eq!(hex(&row.encode()), "000000020000000301");
+    assert_eq!(LinkingRow::decode(&row.encode()), Some(row));
+    assert_eq!(LinkingRow::decode(&[0, 0, 0, 2, 0, 0, 0, 3, 2]), None);
 }

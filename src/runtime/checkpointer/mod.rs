@@ -202,6 +202,11 @@ pub(crate) fn look_for_room(of: &Checkpointer, writer: &MutexGuard<'_, ()>) -> R
     if looks { unless_full(checkpoint_with(of, writer, None)) } else { Ok(()) }
 }
 
+/// The same, unless a checkpoint is running.
+pub(crate) fn look_for_room_if_free(of: &Checkpointer) -> Result<()> {
+    of.writer.try_lock().map_or(Ok(()), |writer| look_for_room(of, &writer))
+}
+
 /// A failed checkpoint, unless what it lacked is space on the disk.
 pub(crate) fn unless_full<T>(done: Result<T>) -> Result<()> {
     match done {

@@ -110,6 +110,7 @@ fn an_ack_goes_before_a_put_that_waits_for_the_ring() {
     let create = Create { name: "t", options: &options, exists: Exists::Refuse };
     let tube = done(&mut state, &env, &create).unwrap().number;
     let put = PutTasks {
+        earlier: None,
         tube,
         tasks: &[NewRow { payload: &[7; 400], ..NewRow::PLAIN }],
         staged: &[],
@@ -173,6 +174,7 @@ fn as_many_takers_are_woken_as_a_gate_lets_through() {
             payload_bytes_max: 1 << 20,
             durable_bytes_max: u64::MAX,
             others_wait: false,
+            earlier: None,
         };
         woken(&tube, &op)
     };

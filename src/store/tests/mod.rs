@@ -3,6 +3,7 @@
 mod calls;
 mod carry;
 mod clean_end;
+mod days;
 mod disk;
 mod failing;
 mod features;
@@ -131,7 +132,7 @@ fn finish(
     writes: Vec<RowWrite>,
 ) -> Result<u64, StoreFailure> {
     let advance = moving(&writes, 9);
-    store.finish(app, std::mem::take(&mut written(&writes).layer), advance)
+    store.finish(app, (std::mem::take(&mut written(&writes).layer), &[]), advance)
 }
 
 fn key(number: u64) -> Key {

@@ -43,6 +43,7 @@ struct TubeForm {
     drop_payloads: bool,
     keep_buried: Option<Retention>,
     history: HistoryLimits,
+    keep_days: u32,
     book: Option<String>,
     details: BTreeMap<String, String>,
     placement: Option<String>,
@@ -82,6 +83,7 @@ impl TubeForm {
             drop_payloads,
             keep_buried,
             history,
+            keep_days,
             book,
             details,
             placement,
@@ -109,6 +111,7 @@ impl TubeForm {
             drop_payloads,
             keep_buried,
             history,
+            keep_days,
             book,
             details: Arc::unwrap_or_clone(details),
             placement,
@@ -130,7 +133,8 @@ impl TubeForm {
             .unique(self.unique)
             .index_kinds(self.index_kinds)
             .drop_payloads(self.drop_payloads)
-            .history(self.history);
+            .history(self.history)
+            .keep_days(self.keep_days);
         if let Some(ttl) = self.ttl {
             options = options.ttl(ttl);
         }
@@ -205,6 +209,7 @@ mod tests {
             drop_payloads: true,
             keep_buried: Some(Retention::new().count(1).bytes(2)),
             history: HistoryLimits::new().entries(5).bytes(6),
+            keep_days: 7,
             book: Some("post office".into()),
             details: Arc::new([("stamp".into(), "blue".into())].into()),
             placement: Some("by age".into()),

@@ -264,7 +264,7 @@ impl Record {
         }
         while !rest.0.is_empty() {
             let kind = rest.u8()?;
-            let kinds = if self.carried { 2..=4 } else { 1..=3 };
+            let kinds: &[u8] = if self.carried { &[2, 3, 4] } else { &[1, 2, 3, 5] };
             ensure(kinds.contains(&kind), || format!("a row write of kind {kind}"))?;
             let length = rest.u16()?;
             let key = rest.take(length.into())?.to_vec();

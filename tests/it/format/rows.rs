@@ -64,6 +64,8 @@ pub(crate) enum Key {
     Report(u64, u8),
     /// Number of the tube, or 0, and name of a setting.
     Setting(u32, String),
+    /// Run and day of statistics.
+    Day(u32, u32),
     Schedule(String),
     Firing(String),
     Fire {
@@ -88,6 +90,15 @@ pub(crate) enum Key {
         id: u64,
         generation: u32,
         number: u32,
+    },
+    Blocked(u32, u64),
+    HeldTime(u32, u64, u64),
+    /// The earlier and the later task, whether it is met, and whether it is the earlier one's row.
+    Edge {
+        earlier: u64,
+        later: u64,
+        met: bool,
+        of_earlier: bool,
     },
 }
 
@@ -147,6 +158,13 @@ impl Key {
             0x35 => Self::Tagged(rest.short()?, rest.u64()?, rest.u64()?),
             0x37 => Self::TaggedCount(name(rest)?),
             0x39 => Self::TopTagged(rest.u64()?, name(rest)?),
+            tag @ (0x3f | 0x41) => {
+                let (from, met, to) = (rest.u64()?, rest.u8()?, rest.u64()?);
+                ensure(met < 2, || format!("an edge that is met {met}"))?;
+                let of_earlier = tag == 0x3f;
+                let (earlier, later) = if of_earlier { (from, to) } else { (to, from) };
+                Self::Edge { earlier, later, met: met == 1, of_earlier }
+            }
             0x3b => Self::Schedule(name(rest)?),
             0x3c => Self::Firing(name(rest)?),
             0x3d => {
@@ -193,7 +211,10 @@ impl Key {
             0x26 => Self::Done(run, rest.u64()?),
             0x27 => Self::DoneTime(run, rest.u64()?, rest.u64()?),
             0x2a => Self::Kept(run, rest.u8()?),
+            0x44 => Self::Day(run, rest.u32()?),
             0x32 => Self::OfKind(run, rest.short()?, rest.u64()?),
+            0x3e => Self::Blocked(run, rest.u64()?),
+            0x43 => Self::HeldTime(run, rest.u64()?, rest.u64()?),
             tag => return Err(format!("tag {tag:#x}")),
         })
     }
@@ -201,7 +222,8 @@ impl Key {
 
 /// Whether the keys of this tag have a run.
 pub(crate) fn is_of_run(tag: u8) -> bool {
-    (0x10..0x20).contains(&tag) || (0x26..=0x2a).contains(&tag) || [0x2f, 0x32].contains(&tag)
+    let others = [0x2f, 0x32, 0x3e, 0x43, 0x44];
+    (0x10..0x20).contains(&tag) || (0x26..=0x2a).contains(&tag) || others.contains(&tag)
 }
 
 /// How many rows there are of each run and tag.
@@ -250,6 +272,8 @@ pub(crate) struct TubeRow {
     pub(crate) drops: bool,
     /// Whether it has an index of kinds.
     pub(crate) kinds: bool,
+    /// For how many days it keeps statistics.
+    pub(crate) days: u32,
     /// `in_flight` before a change; it is in force after the one group, up to the other.
     pub(crate) groups_before: Option<(u32, [String; 2])>,
     /// Of finished and of buried tasks: those after the one time and id, up to the other, are not
@@ -400,6 +424,10 @@ pub(crate) struct Progress {
     pub(crate) reports: u8,
     /// Whether it has tags.
     pub(crate) tagged: bool,
+    /// How many open and met edges it has to later tasks, and to earlier ones.
+    pub(crate) edges: [[u32; 2]; 2],
+    /// Since when it is ready.
+    pub(crate) ready_since: Option<u64>,
     /// Whether the row of the put is among the fresh ones.
     pub(crate) fresh: bool,
 }
@@ -422,6 +450,13 @@ pub(crate) enum State {
         by_wall: bool,
         holds: bool,
         due: u64,
+        bytes: u32,
+        away: Away,
+    },
+    Blocked {
+        since: u64,
+        /// And whether by the wall clock.
+        due: Option<(bool, u64)>,
         bytes: u32,
         away: Away,
     },
@@ -455,7 +490,7 @@ impl State {
     /// Its bit among the states that count for a key.
     pub(crate) fn bit(&self) -> u8 {
         match self {
-            Self::Delayed { .. } => 1,
+            Self::Delayed { .. } | Self::Blocked { .. } => 1,
             Self::Ready => 2,
             Self::Taken { .. } => 4,
             Self::Buried { .. } => 8,
@@ -506,6 +541,7 @@ impl Bytes<'_> {
             unique: (false, 15),
             drops: false,
             kinds: false,
+            days: 0,
             groups_before: None,
             unsummed: [None, None],
             limit: 0,
@@ -548,6 +584,12 @@ impl Bytes<'_> {
                         let until = (rest.u64()?, rest.u64()?);
                         row.unsummed[usize::from(number - 12)] = Some([to, until]);
                         rest.end()?;
+                    }
+                    14 => {
+                        let mut rest = Bytes(bytes);
+                        row.days = rest.u32()?;
+                        rest.end()?;
+                        ensure((1..=3660).contains(&row.days), || "days".into())?;
                     }
                     16 => {
                         let mut rest = Bytes(bytes);
@@ -902,6 +944,18 @@ impl Bytes<'_> {
                     Bytes(&bytes).end()?;
                     row.tagged = true;
                 }
+                10 | 11 => {
+                    let mut rest = Bytes(&bytes);
+                    let edges = [rest.u32()?, rest.u32()?];
+                    ensure(edges != [0; 2], || "no edges".into())?;
+                    row.edges[usize::from(number - 10)] = edges;
+                    rest.end()?;
+                }
+                12 => {
+                    let time = Some(Bytes(&bytes).number()?);
+                    ensure(time != Some(u64::MAX), || "a time that is never".into())?;
+                    row.ready_since = time;
+                }
                 _ => return Err(format!("field {number} of a progress")),
             }
         }
@@ -918,6 +972,17 @@ impl Bytes<'_> {
             bytes: self.u32()?,
             away: self.away(flags)?,
         };
+        Ok((state, self.progress()?))
+    }
+
+    pub(crate) fn blocked(mut self) -> Read<(State, Progress)> {
+        let flags = self.flags(AWAY | 3)?;
+        ensure(flags & 3 != 1, || "a wall clock without a time".into())?;
+        let (since, bytes) = (self.u64()?, self.u32()?);
+        let due = self.when(flags & 2 != 0, Self::u64)?;
+        ensure(due != Some(0), || "a due time of 0".into())?;
+        let due = due.map(|due| (flags & 1 != 0, due));
+        let state = State::Blocked { since, due, bytes, away: self.away(flags)? };
         Ok((state, self.progress()?))
     }
 

@@ -1,5 +1,6 @@
 //! Compares the content of a folder with what the library shows after opening it.
 
+use super::days;
 use super::rows::{Failure, Kept, Progress, Reason, State, TubeRow};
 use super::tasks::{Contents, Stored};
 use crate::golden::listing;
@@ -117,6 +118,10 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
             state = tubewell::State::Delayed;
             (due, counts_from) = (Some(*when), *when);
         }
+        State::Blocked { since, .. } => {
+            state = tubewell::State::Blocked;
+            counts_from = *since;
+        }
         State::Taken { holder: by, .. } => {
             let by = by.map(|by| &contents.consumers[&by]).filter(|by| by.grace > 0);
             if let Some(by) = by.filter(|by| by.until > now()) {
@@ -143,7 +148,7 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
             finished = Some((*time, result.clone()));
         }
     }
-    if progress.kept_until.is_some_and(|until| until <= now()) {
+    if progress.kept_until.is_some_and(|until| until <= now()) && !task.is_held() {
         return None;
     }
     if progress.expires.is_some_and(|when| when <= counts_from) && !spared {
@@ -265,6 +270,7 @@ fn options(row: &TubeRow) -> TubeOptions {
         .unique(unique.buried(counts(8)).done(counts(16)).in_queue(in_queue))
         .drop_payloads(row.drops)
         .index_kinds(row.kinds)
+        .keep_days(row.days)
         .backoff(grown.factor(factor).at_most(most).jitter(jitter))
 }
 
@@ -280,6 +286,21 @@ pub(crate) fn compare(contents: &Contents, bytes: u64, queue: &Queue) {
         assert_eq!(info.options, options(row), "{}", row.name);
         assert_eq!(info.paused, row.flags & 1 != 0, "{}", row.name);
 
+        let shown_days = tube.days().unwrap().into_iter().map(|day| {
+            let of = tube.statistics(day).unwrap().unwrap();
+            let waits = (of.waits.count(), of.waits.total().as_micros());
+            let runs = (of.runs.count(), of.runs.total().as_micros());
+            (day, [of.failures, of.failed, of.retries], waits, runs)
+        });
+        let of_run = contents.days.range((row.run, 0)..=(row.run, u32::MAX));
+        let stored = of_run.map(|((_, day), of)| {
+            let waits = (of.waits.count, of.waits.sum);
+            let runs = (of.runs.count, of.runs.sum);
+            let failed = days::failed(&contents.tasks, (row.run, *day), of);
+            (*day, [of.failures, failed, of.retries], waits, runs)
+        });
+        assert_eq!(shown_days.collect::<Vec<_>>(), stored.collect::<Vec<_>>(), "{}", row.name);
+
         let mut of_tube = BTreeMap::new();
         for ((_, id), task) in contents.tasks.range((row.run, 0)..=(row.run, NEVER)) {
             match found(task, row, contents) {
@@ -288,8 +309,8 @@ pub(crate) fn compare(contents: &Contents, bytes: u64, queue: &Queue) {
             }
         }
         let mut shown_tasks = BTreeMap::new();
-        use tubewell::State::{Buried, Delayed, Done, Ready, Taken};
-        for state in [Ready, Delayed, Taken, Buried, Done] {
+        use tubewell::State::{Blocked, Buried, Delayed, Done, Ready, Taken};
+        for state in [Ready, Delayed, Blocked, Taken, Buried, Done] {
             for task in tube.tasks(state) {
                 let task = task.unwrap();
                 shown_tasks.insert(task.id.to_string(), shown(&task));

@@ -2,6 +2,8 @@
 //! the rows that belong to it, and no row may be left over.
 
 use super::bytes::{Bytes, Read, ensure};
+use super::days::{self, Days};
+use super::edges::Edges;
 use super::payloads::Payloads;
 use super::rows::{
     Away, ConsumerRow, Key, Place, PositionRow, Progress, Reason, Rows, State, TaskRow, TubeRow,
@@ -54,6 +56,7 @@ pub(crate) struct Contents {
     /// The tags of the tasks of tubes, by id.
     pub(crate) tags: BTreeMap<u64, Tags>,
     pub(crate) schedules: Schedules,
+    pub(crate) days: Days,
 }
 
 /// Tags in their order, each with its time.
@@ -88,6 +91,7 @@ struct Sorted {
     reports: BTreeSet<(u64, u8)>,
     /// The tags of tasks, by id.
     tags: BTreeMap<u64, Tags>,
+    edges: Edges,
     /// Run and id of the rows of fresh tasks' tag, in the order of their keys.
     fresh: Vec<(u32, u64)>,
 }
@@ -109,7 +113,15 @@ impl Sorted {
                 return Ok(());
             }
             Key::Work { kind, run, id, generation } => {
-                ensure((1..=5).contains(&kind), || format!("work of kind {kind}"))?;
+                ensure((1..=8).contains(&kind), || format!("work of kind {kind}"))?;
+                if kind > 5 {
+                    ensure(run << 1 == 0 && id > 0, || format!("work under {run}, {id}"))?;
+                    let work = bytes.edge_work(kind)?;
+                    if run == 0 {
+                        self.edges.work.insert((kind, id), work);
+                    }
+                    return Ok(());
+                }
                 if [3, 4].contains(&kind) {
                     let work = bytes.piece_work()?;
                     return self.payloads.name_work(id, generation, work);
@@ -146,6 +158,11 @@ impl Sorted {
                 self.reports.insert((id, part));
                 return Ok(());
             }
+            Key::Edge { earlier, later, met, of_earlier } => {
+                let rows = &mut self.edges.rows[usize::from(!of_earlier)];
+                rows.insert((earlier, later, met), bytes.edge()?);
+                return Ok(());
+            }
             Key::TaskTags(id) => {
                 self.tags.insert(id, bytes.tags()?);
                 return Ok(());
@@ -156,6 +173,10 @@ impl Sorted {
             }
             Key::Firing(name) => {
                 self.contents.schedules.progressed.insert(name, bytes.progressed()?);
+                return Ok(());
+            }
+            Key::Day(run, day) => {
+                self.contents.days.insert((run, day), bytes.day()?);
                 return Ok(());
             }
             Key::Tracked(id) => {
@@ -197,6 +218,10 @@ impl Sorted {
             Key::Delayed(run, id) => {
                 let (state, progress) = bytes.delayed()?;
                 self.parts.entry((run, id)).or_default().delayed = value.to_vec();
+                ((run, id), (None, None, state, progress))
+            }
+            Key::Blocked(run, id) => {
+                let (state, progress) = bytes.blocked()?;
                 ((run, id), (None, None, state, progress))
             }
             Key::Taken(run, id) => {
@@ -376,11 +401,17 @@ impl Contents {
         let is_led = |(id, tube): (&u64, &u64)| came.get(id) == Some(tube) || !cleared.is_empty();
         let all_lead = came.keys().all(|id| moved.contains_key(id)) && moved.iter().all(is_led);
         ensure(all_lead, || format!("{moved:?} lead to {came:?}"))?;
+        sorted.edges.agree(&tasks, cleared.is_empty())?;
         histories(&tasks, sorted.histories, cleared.is_empty())?;
         reports(&tasks, &sorted.reports, cleared.is_empty())?;
         let known = |number| contents.consumers.contains_key(&number);
         let stray = tasks.values().filter_map(Stored::holder).find(|holder| !known(*holder));
         ensure(stray.is_none(), || format!("consumer {stray:?} is not known"))?;
+        days::agree(&contents.days, &tasks, |run| runs.contains_key(&run))?;
+        let is_cleared = |run: &u32| cleared.contains(run);
+        let mut strays = contents.days.keys().filter(|(run, _)| !runs.contains_key(run));
+        let stray = strays.find(|(run, _)| !is_cleared(run));
+        ensure(stray.is_none(), || format!("days {stray:?} of no tube"))?;
         contents.tasks = tasks;
         Ok(contents)
     }
@@ -400,6 +431,7 @@ impl Key {
             | Self::BuriedGroup(run, ..)
             | Self::FailureGroup(run, _)
             | Self::DoneTime(run, ..)
+            | Self::HeldTime(run, ..)
             | Self::OfKind(run, ..)
             | Self::Kept(run, _)
             | Self::Failed(_, _, run, _) => *run,
@@ -413,6 +445,11 @@ impl Key {
 impl Stored {
     pub(crate) fn holder(&self) -> Option<u32> {
         if let State::Taken { holder, .. } = self.state { holder } else { None }
+    }
+
+    /// Whether it is finished and kept for later tasks.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.state, State::Done { .. }) && self.progress.edges[0] != [0; 2]
     }
 
     /// Whether it counts as in flight in its group.
@@ -473,9 +510,10 @@ impl Parts {
         let group = row.group.or_else(|| plain_group.clone());
         let grouped = group != plain_group;
         let place = key_place.unwrap_or_else(|| match &state {
-            State::Delayed { away, .. } | State::Taken { away, .. } | State::Done { away, .. } => {
-                away.place.clone().unwrap_or_else(|| plain_home.clone())
-            }
+            State::Delayed { away, .. }
+            | State::Blocked { away, .. }
+            | State::Taken { away, .. }
+            | State::Done { away, .. } => away.place.clone().unwrap_or_else(|| plain_home.clone()),
             _ => unreachable!("its place is in its key"),
         });
         let other_group = group.as_ref().filter(|_| grouped);
@@ -487,7 +525,7 @@ impl Parts {
                 beside(away, *bytes, found, payload.len(), away_place)?;
                 ensure(!holds || group.is_some() && tube.flags & HOLDING != 0, || "holds".into())?;
             }
-            State::Done { bytes, away, .. } => {
+            State::Done { bytes, away, .. } | State::Blocked { bytes, away, .. } => {
                 beside(away, *bytes, found, payload.len(), away_place)?;
             }
             State::Taken { bytes, away, deadline, .. } => {
@@ -565,6 +603,7 @@ impl Stored {
                 keys.push(Key::Due { run, what: 1 + u8::from(*by_wall), when: *due, id });
                 expires = None;
             }
+            State::Blocked { .. } => expires = None,
             State::Taken { holder, deadline, .. } => {
                 keys.extend(deadline.map(|when| Key::Due { run, what: 3, when, id }));
                 keys.extend(holder.map(|holder| Key::Held(run, holder, id)));
@@ -580,6 +619,10 @@ impl Stored {
                 }
                 expires = expires.filter(|_| tube.flags & SPARING == 0);
                 expires = expires.into_iter().chain(self.progress.kept_until).min();
+            }
+            State::Done { time, .. } if self.is_held() => {
+                keys.push(Key::HeldTime(run, *time, id));
+                expires = None;
             }
             State::Done { time, .. } => {
                 keys.push(Key::DoneTime(run, *time, id));
@@ -630,6 +673,7 @@ fn kept(runs: &BTreeMap<u32, &TubeRow>, tasks: &BTreeMap<(u32, u64), Stored>, de
     let mut sums: BTreeMap<(u32, u8), u64> = BTreeMap::new();
     for ((run, id), task) in tasks {
         let (limits, tag, time, result) = match &task.state {
+            State::Done { .. } if task.is_held() => continue,
             State::Done { time, result, .. } => {
                 (0, 0x26, *time, result.as_ref().map_or(0, Vec::len))
             }

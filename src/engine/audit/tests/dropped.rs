@@ -4,6 +4,7 @@ use super::edited::Played;
 use super::{NOTHING, Rows};
 use crate::api::queue::Queue;
 use crate::engine::by_id::DeleteMany;
+use crate::engine::dependents::Together;
 use crate::engine::repair::Repair;
 use crate::format::Tag;
 use crate::format::key;
@@ -53,7 +54,9 @@ fn a_task_that_is_repaired_as_done_keeps_what_hangs_on_it_and_its_limit() {
     played.run(&Repair::Row(row)).unwrap();
     assert_eq!(played.state(id), State::Done);
     assert!(due(&played) > 0);
-    played.run(&DeleteMany { tube: played.tube, ids: &[id] }).unwrap();
+    let ids = &[id];
+    let all = Together::in_its_tube(ids);
+    played.run(&DeleteMany { tube: played.tube, ids, all }).unwrap();
     for tag in [Tag::History, Tag::Report] {
         assert_eq!(played.rows.keys(tag).len(), 0, "{tag:?}");
     }

@@ -22,7 +22,7 @@ use crate::engine::{description, lookup, query};
 use crate::format::extension::Extension;
 use crate::format::key::{self, Home, Run, Work};
 use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
-use crate::format::row::{Counters, StoredHome, TaskProgress, TaskRow, WorkRow};
+use crate::format::row::{Counters, DayDelta, DayRow, StoredHome, TaskProgress, TaskRow, WorkRow};
 use crate::format::{RowOp, Tag, Value};
 use crate::words::clock::{NEVER, Now};
 use crate::words::consumer::ConsumerOptions;
@@ -71,6 +71,16 @@ pub(super) fn play<O: Op>(
             RowOp::Remove => assert!(rows.remove(&key).is_some(), "{key:02x?}"),
         }
     });
+    for entry in draft.rows.days {
+        let key = key::day(entry.run, entry.day);
+        let row = rows.get(&key).cloned().flatten().and_then(|row| DayRow::decode(&row));
+        if let Some(mut row) = row {
+            let mut sum = DayDelta::default();
+            sum.add(entry.item);
+            row.add(&sum);
+            rows.insert(key, Some(row.encode()));
+        }
+    }
     Ok((done, journaled))
 }
 
@@ -124,6 +134,7 @@ impl Played {
     /// With a payload of at most so many bytes.
     pub(super) fn put_up_to(&mut self, task: NewRow<'_>, payload_bytes_max: usize) -> TaskId {
         let put = PutTasks {
+            earlier: None,
             tube: self.tube,
             tasks: &[task],
             staged: &[],
@@ -162,7 +173,7 @@ fn a_default_priority_that_changes_hides_no_task() {
     assert_eq!(taken[0].id, after, "the new default is the better one");
     played.run(&tool(buried, Verb::Kick)).unwrap();
     for id in [before, buried, after] {
-        played.run(&tool(id, Verb::Delete { only_if: None })).unwrap();
+        played.run(&tool(id, Verb::Delete { only_if: None, by_force: false })).unwrap();
         assert_eq!(played.rows.faults(), NOTHING);
     }
 }
@@ -306,6 +317,7 @@ fn a_put_in_turns_holds_a_few_pieces_and_is_rolled_back() {
     for turns in 1.. {
         let mut played = Played::new();
         let mut put = PutTasks {
+            earlier: None,
             tube: 1,
             tasks: &tasks,
             staged: &[],
@@ -390,7 +402,7 @@ fn a_task_that_moves_leaves_its_own_row_at_its_home() {
         }
         assert_eq!(played.state(id), State::Delayed);
         let bury = Verb::Bury(crate::words::task::Reason::Buried("no".into()));
-        for verb in [bury, Verb::Kick, Verb::Delete { only_if: None }] {
+        for verb in [bury, Verb::Kick, Verb::Delete { only_if: None, by_force: false }] {
             played.run(&Tool { tube: 1, id, verb }).unwrap();
             assert_eq!(played.rows.faults(), NOTHING);
         }

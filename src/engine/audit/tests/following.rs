@@ -147,7 +147,7 @@ impl Scene {
             7 => self.settle(Verdict::bury(buried())),
             8 => self.settle(Verdict::Lost),
             9 => self.tool(Verb::Kick),
-            10 => self.tool(Verb::Delete { only_if: None }),
+            10 => self.tool(Verb::Delete { only_if: None, by_force: false }),
             _ => self.tool(Verb::Trash(buried())),
         }
         self.agrees();

@@ -166,6 +166,7 @@ impl Scene {
 
     fn put(&self, task: NewRow<'_>) -> u64 {
         let put = PutTasks {
+            earlier: None,
             staged: &[],
             is_batch: false,
             tube: self.tube.number,
@@ -202,7 +203,7 @@ impl Scene {
             ("kick", kick),
             ("kick by id", self.tool(self.buried, Verb::Kick)),
             ("bury by id", self.tool(self.free, Verb::Bury(Reason::Buried("no".into())))),
-            ("delete", self.tool(self.free, Verb::Delete { only_if: None })),
+            ("delete", self.tool(self.free, Verb::Delete { only_if: None, by_force: false })),
             ("put", self.put(new)),
             ("put before all", self.put(NewRow { priority: Some(i64::MIN), ..new })),
             ("put in a group", self.put(NewRow { group: Some("own"), ..new })),

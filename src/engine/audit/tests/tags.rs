@@ -8,9 +8,11 @@ use crate::api::tube::Tube;
 use crate::engine::by_id::DeleteMany;
 use crate::engine::context::{Op, OpContext, Repaired, Reserve};
 use crate::engine::decision::Decision;
+use crate::engine::dependents::Together;
 use crate::engine::due::WorkOff;
 use crate::engine::log::Logged;
-use crate::engine::moves::{Move, MoveFailed, Which};
+use crate::engine::move_failed::MoveFailed;
+use crate::engine::moves::{Move, Which};
 use crate::engine::restore::EmptyTrash;
 use crate::engine::tag_counts;
 use crate::engine::tag_task::TagTask;
@@ -164,7 +166,7 @@ fn a_task_that_has_lost_the_row_of_its_tags_keeps_them_and_ends_with_them() {
     for lose in LOSSES {
         let (played, id) = lost(lose);
         let mut ended = played.again();
-        ended.run(&DeleteMany { tube: 1, ids: &[id] }).unwrap();
+        ended.run(&DeleteMany { tube: 1, ids: &[id], all: Together::in_its_tube(&[id]) }).unwrap();
         assert_eq!(ended.rows.faults(), NOTHING);
         let mut tagged = played.again();
         let op = TagTask { tube: 1, which: Logged::ById(id), tags: &["d"], is_added: true };

@@ -1,0 +1,368 @@
+//! The work on the edges of tasks that have ended, in bounded steps, also after a crash: those that
+//! come after one are told of its end, and its edges to those that it came after are removed.
+
+use crate::engine::context::{Op, OpContext, sound};
+use crate::engine::dependencies::{Fate, count, fate};
+use crate::engine::effects::EdgeWork;
+use crate::engine::stored::{StoredTask, TaskState};
+use crate::engine::tube_cache::TubeRef;
+use crate::engine::{edges, lookup, transition};
+use crate::format::key::{self, Direction, Key, Run, Work};
+use crate::format::row::{CascadeRow, EdgeRow, LinkingRow, TaskEnds, task_of_work};
+use crate::format::{Scan, Value, View};
+use crate::words::error::{ErrorKind, Result};
+use crate::words::limits::EDGES_OF_STEP;
+use crate::words::task::{Cause, State, TaskId};
+
+/// One step of the work of one kind: it goes from row to row until it has worked off as many edges
+/// as one step may. A row that cannot be worked off stays, and the others go on.
+pub(crate) struct FollowEnds<'a> {
+    /// [`Work::Cascade`], which waits for room on a full disk, or [`Work::Unlink`], which only
+    /// removes.
+    pub(crate) kind: Work,
+    /// The keys of the work of this kind that a call has begun. `None` is all such work.
+    pub(crate) of: Option<&'a [Key]>,
+}
+
+/// What a step has done.
+#[derive(Default)]
+pub(crate) struct Followed {
+    /// How many of the given rows need no further step of the call.
+    pub(crate) passed: usize,
+    /// Whether anything was done, so that there may be more.
+    pub(crate) is_any: bool,
+    /// The work that this step has begun.
+    pub(crate) began: Option<Box<EdgeWork>>,
+}
+
+impl Op for FollowEnds<'_> {
+    type Done = Followed;
+
+    const FOLLOWS_ENDS: bool = false;
+
+    fn grows(&self) -> bool {
+        self.kind == Work::Cascade
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Followed> {
+        let mut step = Followed::default();
+        if ctx.is_full() && self.grows() {
+            return Ok(step);
+        }
+        let (mut rows, mut left) = (Scan::prefixed(key::work_of(self.kind)), EDGES_OF_STEP);
+        for turn in 0..EDGES_OF_STEP {
+            if left == 0 || turn > 0 && ctx.is_sweep_long() {
+                break;
+            }
+            let met = match self.of.map(|of| of.get(turn)) {
+                None => rows.next(ctx)?,
+                Some(Some(at)) => match ctx.row(at)? {
+                    // Other calls have worked it off.
+                    None => {
+                        step.passed += 1;
+                        continue;
+                    }
+                    met => met,
+                },
+                Some(None) => None,
+            };
+            let Some((at, row)) = met else { break };
+            step.is_any = true;
+            let is_done = match (key::run_of_work(&at), task_of_work(&at)) {
+                (Some(run), Some(id)) if self.kind == Work::Cascade => {
+                    cascade(ctx, at, (run, id), row, &mut left)?
+                }
+                (Some(run), Some(id)) => unlink(ctx, at, (run, id), &mut left)?,
+                _ => {
+                    ctx.remove(at);
+                    true
+                }
+            };
+            if !is_done {
+                break;
+            }
+            step.passed += 1;
+        }
+        step.began = ctx.effects().edges.take();
+        Ok(step)
+    }
+}
+
+/// Decides the part of a step that concerns one edge; `None` if rows of a task are damaged, and
+/// their repair did not help. Then nothing of the part is written, and the step goes on without it.
+fn part<T>(
+    ctx: &mut OpContext<'_>,
+    decide: impl FnOnce(&mut OpContext<'_>) -> Result<T>,
+) -> Result<Option<T>> {
+    match ctx.attempt(decide) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Damaged => {
+            let is_left = error.row().is_none_or(|row| ctx.repaired.contains(row));
+            if is_left { Ok(None) } else { Err(error) }
+        }
+        done => done.map(Some),
+    }
+}
+
+/// A task that was found.
+type EdgeTask<'a> = (TubeRef<'a>, StoredTask, TaskState);
+
+/// The task of this id by the row that leads to it, or in this tube. A damaged one is repaired
+/// first; `Err(())` if that did not help.
+fn find<'a>(
+    ctx: &OpContext<'a>,
+    (number, id): (u32, TaskId),
+) -> Result<Option<Result<EdgeTask<'a>, ()>>> {
+    let number = edges::tube_of(ctx, number, id)?;
+    let tube = match ctx.tube(number) {
+        Err(error) if error.is_not_found() => return Ok(None),
+        tube => match sound(tube)? {
+            Some(tube) => tube,
+            None => return Ok(Some(Err(()))),
+        },
+    };
+    let found = match lookup::find(ctx, &tube, id) {
+        Err(error) if error.is_not_found() => return Ok(None),
+        found => found.and_then(|(stored, state)| {
+            stored.task(&tube)?;
+            Ok((stored, state))
+        }),
+    };
+    let at = || key::blocked(tube.run(), id);
+    let found = ctx.or_repair(&tube, at, found)?;
+    Ok(Some(found.map(|(stored, state)| (tube, stored, state)).ok_or(())))
+}
+
+/// Reports to tasks the end of one that they come after. Returns whether to all.
+fn cascade(
+    ctx: &mut OpContext<'_>,
+    at: Key,
+    (run, id): (Run, TaskId),
+    row: Option<Value>,
+    left: &mut usize,
+) -> Result<bool> {
+    let work = row.as_deref().and_then(CascadeRow::decode);
+    let there = match find(ctx, (work.map_or(0, |work| work.tube), id))? {
+        Some(Ok((tube, _, state))) => Some((tube.number, state.state())),
+        Some(Err(())) | None => None,
+    };
+    // What a damaged row does not say, the task does.
+    let lost = TaskEnds {
+        done: there.is_some_and(|(_, state)| state == State::Done),
+        buried: there.is_some_and(|(_, state)| state == State::Buried),
+        gone: there.is_none(),
+    };
+    let is_guess = work.is_none();
+    let work = work.unwrap_or(CascadeRow { ended: lost, tube: 0, from: 0 });
+    let mut rows = Scan::prefixed(key::edges_in(Direction::Dependent, run, id, false));
+    rows.skip_to(key::edge(Direction::Dependent, run, (id, TaskId::new(work.from)), false));
+    let (mut looked, mut met, mut gone) = (0, 0, 0);
+    let next = loop {
+        let Some((edge_at, row)) = rows.next(ctx)? else { break None };
+        let Some(later) = key::id_of(&edge_at) else { continue };
+        if *left == 0 || looked > 0 && ctx.is_sweep_long() {
+            break Some(later);
+        }
+        (*left, looked) = (*left - 1, looked + 1);
+        let of = (Direction::Dependent, run);
+        // Of one that cannot be read nothing is known: it stays for its repair.
+        let Some(edge) = edges::read(ctx, of, (id, later), false, row.as_ref())? else { continue };
+        if edges::tube_of(ctx, edge.tube, later)? == 0 {
+            continue;
+        }
+        let told = part(ctx, |ctx| match fate(&edge, work.ended) {
+            Fate::Stays => Ok(Told::Later),
+            // Whether it has succeeded is not known: no task is removed for that.
+            Fate::Cancelled if is_guess => Ok(Told::Later),
+            Fate::Met => meet(ctx, (run, id), (later, &edge), there.is_some()),
+            Fate::Cancelled => cancel(ctx, (run, id), (later, &edge)),
+        });
+        match told? {
+            Some(Told::Met) => met += 1,
+            Some(Told::Gone) => gone += 1,
+            // Of one that cannot be told: it stays for its repair.
+            Some(Told::Later) | None => {}
+        }
+    };
+    if let Some((number, _)) = there
+        && (met > 0 || gone > 0)
+    {
+        part(ctx, |ctx| count(ctx, (number, id), (-met - gone, met)))?;
+    }
+    match next {
+        Some(later) => ctx.change(at, CascadeRow { from: later.get(), ..work }.encode()),
+        None => ctx.remove(at),
+    }
+    Ok(next.is_none())
+}
+
+/// What became of an open edge.
+enum Told {
+    /// It is met, and stays for the later task.
+    Met,
+    /// It is removed.
+    Gone,
+    /// It is open, and other work removes it.
+    Later,
+}
+
+/// Lets the later task wait for the earlier one no more. `is_kept` says whether the earlier one is
+/// there.
+fn meet(
+    ctx: &mut OpContext<'_>,
+    (run, id): (Run, TaskId),
+    (later, edge): (TaskId, &EdgeRow),
+    is_kept: bool,
+) -> Result<Told> {
+    let found = match find(ctx, (edge.tube, later))? {
+        // It cannot be read: the edge stays for its repair.
+        Some(Err(())) => return Ok(Told::Later),
+        Some(Ok(found)) => Some(found),
+        None => None,
+    };
+    let (tube, stored, from) = match found {
+        Some(found) => found,
+        None => return meet_linking(ctx, (run, id), (later, edge), is_kept),
+    };
+    let mut to = from.clone();
+    let head = to.head_mut();
+    let mut counts = head.edges(Direction::Dependency);
+    // It is done, and other work removes its edges.
+    if counts.open == 0 {
+        return Ok(Told::Later);
+    }
+    counts.open -= 1;
+    counts.met += u32::from(is_kept);
+    edges::say(head, Direction::Dependency, counts)?;
+    let task = stored.task(&tube)?;
+    match &to {
+        TaskState::Blocked(row) if counts.open == 0 => {
+            let to = TaskState::released(row, ctx.now);
+            transition::move_task(ctx, &task, &from, &to, Cause::Unblock)?;
+        }
+        to => transition::restate(ctx, &task, &from, to)?,
+    }
+    move_edge(ctx, (run, id), (later, edge, tube.number), is_kept)
+}
+
+/// The same of a task whose put is writing its edges.
+fn meet_linking(
+    ctx: &mut OpContext<'_>,
+    (run, id): (Run, TaskId),
+    (later, edge): (TaskId, &EdgeRow),
+    is_kept: bool,
+) -> Result<Told> {
+    let at = key::work(Work::Linking, edges::scope(run), later);
+    let work = ctx.row(&at)?.and_then(|(_, row)| row);
+    let Some(mut work) = work.as_deref().and_then(LinkingRow::decode) else {
+        // It is gone, and other work may have more to remove.
+        return remove_edge(ctx, (run, id), later);
+    };
+    work.counts.open = work.counts.open.saturating_sub(1);
+    work.counts.met += u32::from(is_kept);
+    ctx.change(at, work.encode());
+    move_edge(ctx, (run, id), (later, edge, edge.tube), is_kept)
+}
+
+/// An edge that was open is met: it stays if the earlier task is there.
+fn move_edge(
+    ctx: &mut OpContext<'_>,
+    (run, id): (Run, TaskId),
+    (later, edge, number): (TaskId, &EdgeRow, u32),
+    is_kept: bool,
+) -> Result<Told> {
+    let back = key::edge(Direction::Dependency, run, (later, id), false);
+    let back = ctx.row(&back)?.and_then(|(_, row)| row);
+    let tube = back.as_deref().and_then(EdgeRow::decode).map_or(0, |back| back.tube);
+    remove_edge(ctx, (run, id), later)?;
+    if !is_kept {
+        return Ok(Told::Gone);
+    }
+    let row = EdgeRow { tube: number, ..*edge };
+    ctx.set(key::edge(Direction::Dependent, run, (id, later), true), row.encode())?;
+    let row = EdgeRow { tube, ..*edge };
+    ctx.set(key::edge(Direction::Dependency, run, (later, id), true), row.encode())?;
+    Ok(Told::Met)
+}
+
+/// Removes both rows of an open edge.
+fn remove_edge(ctx: &mut OpContext<'_>, (run, id): (Run, TaskId), later: TaskId) -> Result<Told> {
+    for at in [
+        key::edge(Direction::Dependent, run, (id, later), false),
+        key::edge(Direction::Dependency, run, (later, id), false),
+    ] {
+        if ctx.row(&at)?.is_some() {
+            ctx.remove(at);
+        }
+    }
+    Ok(Told::Gone)
+}
+
+/// Removes the later task. Work on its own edges removes the edge.
+fn cancel(
+    ctx: &mut OpContext<'_>,
+    (run, id): (Run, TaskId),
+    (later, edge): (TaskId, &EdgeRow),
+) -> Result<Told> {
+    match find(ctx, (edge.tube, later))? {
+        Some(Err(())) => return Ok(Told::Later),
+        Some(Ok((tube, stored, from))) => {
+            // One that is done has gone on without it.
+            if from.state() != State::Done {
+                let whole = stored.whole(ctx, &tube).and_then(|stored| {
+                    stored.task(&tube)?;
+                    Ok(stored)
+                });
+                let at = || key::blocked(tube.run(), later);
+                let Some(stored) = ctx.or_repair(&tube, at, whole)? else {
+                    return Ok(Told::Later);
+                };
+                transition::erase(ctx, &stored.task(&tube)?, &from, Cause::Cancel)?;
+            }
+        }
+        None => {
+            let at = key::work(Work::Linking, edges::scope(run), later);
+            let work = ctx.row(&at)?.and_then(|(_, row)| row);
+            let Some(work) = work.as_deref().and_then(LinkingRow::decode) else {
+                return remove_edge(ctx, (run, id), later);
+            };
+            ctx.change(at, LinkingRow { is_cancelled: true, ..work }.encode());
+        }
+    }
+    Ok(Told::Later)
+}
+
+/// Removes edges of a task to those that it came after. Returns whether all.
+fn unlink(
+    ctx: &mut OpContext<'_>,
+    at: Key,
+    (run, id): (Run, TaskId),
+    left: &mut usize,
+) -> Result<bool> {
+    let (mut rows, mut looked) = (Scan::prefixed(key::edges_of(Direction::Dependency, run, id)), 0);
+    while let Some((met_at, row)) = rows.next(ctx)? {
+        if *left == 0 || looked > 0 && ctx.is_sweep_long() {
+            return Ok(false);
+        }
+        (*left, looked) = (*left - 1, looked + 1);
+        let Some(((_, earlier), is_met)) = key::of_edge(&met_at) else {
+            ctx.remove(met_at);
+            continue;
+        };
+        let of = (Direction::Dependency, run);
+        let edge = edges::read(ctx, of, (id, earlier), is_met, row.as_ref())?;
+        let number = edges::tube_of(ctx, edge.map_or(0, |edge| edge.tube), earlier)?;
+        ctx.remove(met_at);
+        let back = key::edge(Direction::Dependent, run, (earlier, id), is_met);
+        if ctx.row(&back)?.is_some() {
+            ctx.remove(back);
+            let fewer = if is_met { (0, -1) } else { (-1, 0) };
+            // One that cannot be read is counted again by its repair.
+            part(ctx, |ctx| count(ctx, (number, earlier), fewer))?;
+        }
+    }
+    // A row without an edge is a part of the step, too.
+    *left = left.saturating_sub(usize::from(looked == 0));
+    ctx.remove(at);
+    Ok(true)
+}

@@ -1,0 +1,352 @@
+//! The tasks that a new task comes after, and one that is put again: which of them it waits for,
+//! and the edges to them.
+
+use crate::engine::context::{OpContext, sound};
+use crate::engine::stored::TaskState;
+use crate::engine::tube_cache::{TubeEntry, TubeRef};
+use crate::engine::{edges, lookup, query, transition};
+use crate::format::feature::DEPENDENCIES;
+use crate::format::key::{self, Direction};
+use crate::format::row::{EdgeCounts, EdgeRow, TaskEnds};
+use crate::format::{Scan, Tag, View};
+use crate::words::dependency::{Missing, On, Orphaned};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::{BATCH_EDGES_MAX, EDGES_MAX, EDGES_OF_OP};
+use crate::words::task::TaskId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The tasks that a task is put after.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AfterTasks {
+    /// Whether they were given, perhaps none. Otherwise only the terms were.
+    pub(crate) is_given: bool,
+    /// In the order in which they were given.
+    pub(crate) tasks: Vec<(TaskId, On)>,
+    /// `None` is the default.
+    pub(crate) missing: Option<Missing>,
+    /// `None` is the default.
+    pub(crate) orphaned: Option<Orphaned>,
+}
+
+impl AfterTasks {
+    pub(crate) const NONE: &'static Self =
+        &Self { is_given: false, tasks: Vec::new(), missing: None, orphaned: None };
+
+    /// Those that a put keeps of what it is given: one more than it may have.
+    pub(crate) const TASKS_KEPT: usize = EDGES_MAX + 1;
+
+    /// Also those of all tasks of a batch, with their terms where this one has none.
+    pub(crate) fn or(&self, common: &Self) -> Self {
+        let own: BTreeSet<_> = self.tasks.iter().map(|(id, _)| id).collect();
+        let more = common.tasks.iter().filter(|(id, _)| !own.contains(id));
+        Self {
+            is_given: self.is_given || common.is_given,
+            tasks: self.tasks.iter().chain(more).copied().collect(),
+            missing: self.missing.or(common.missing),
+            orphaned: self.orphaned.or(common.orphaned),
+        }
+    }
+
+    /// Refuses so many edges of a batch.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub(crate) fn ensure_fit_batch(edges: usize) -> Result<()> {
+        if edges > BATCH_EDGES_MAX {
+            let text = format!("the tasks of a batch come after at most {BATCH_EDGES_MAX} others");
+            return Err(Error::new(ErrorKind::Invalid).because(text));
+        }
+        Ok(())
+    }
+
+    /// Refuses too many, and those that are given twice with other terms.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub(crate) fn check(&self) -> Result<()> {
+        let invalid = |text: String| Err(Error::new(ErrorKind::Invalid).because(text));
+        if self.tasks.len() > EDGES_MAX {
+            return invalid(format!("a task comes after at most {EDGES_MAX} others"));
+        }
+        let mut terms = BTreeMap::new();
+        for (id, on) in &self.tasks {
+            if *terms.entry(id).or_insert(on) != on {
+                return invalid(format!("it comes after task {id} by two different ends"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where tasks were found outside the engine's lock.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FoundTasks {
+    /// The first id that had not been given before the search.
+    pub(crate) next: u64,
+    /// The tube of each that was found.
+    pub(crate) tubes: BTreeMap<TaskId, u32>,
+}
+
+impl FoundTasks {
+    pub(crate) const NONE: &'static Self = &Self { next: 0, tubes: BTreeMap::new() };
+}
+
+/// What an end of the earlier task does to an edge. The only place that decides it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The later task goes on waiting.
+    Stays,
+    /// It waits for the earlier one no more.
+    Met,
+    /// It is removed.
+    Cancelled,
+}
+
+/// The fate of an edge by how its earlier task has ended. A task that has ended more than once was
+/// buried first.
+pub(crate) fn fate(edge: &EdgeRow, ended: TaskEnds) -> Fate {
+    let by_policy = match edge.orphaned {
+        Orphaned::Hold => Fate::Stays,
+        Orphaned::Cancel => Fate::Cancelled,
+        Orphaned::Ignore => Fate::Met,
+    };
+    match edge.on {
+        On::AnyEnd => Fate::Met,
+        On::Failure if ended.buried => Fate::Met,
+        On::Failure => by_policy,
+        On::Success if ended.buried && by_policy != Fate::Stays => by_policy,
+        On::Success if ended.done => Fate::Met,
+        On::Success => by_policy,
+    }
+}
+
+/// An edge that is to be written.
+struct NewEdge {
+    id: TaskId,
+    row: EdgeRow,
+    is_met: bool,
+    /// Whether the earlier task is there.
+    is_there: bool,
+}
+
+/// The edges of a new task, which are written with it.
+pub(crate) struct NewEdges {
+    edges: Vec<NewEdge>,
+    /// Whether by one of them it is removed at once.
+    pub(crate) is_cancelled: bool,
+}
+
+impl NewEdges {
+    /// Looks at the tasks that a task of the tube comes after, as they are now.
+    ///
+    /// # Errors
+    /// `TaskNotFound` for an id that was never given; `Cycle` for the task itself; `Unsupported`
+    /// between a temporary and a durable tube; `Damaged`.
+    pub(crate) fn of(
+        ctx: &OpContext<'_>,
+        (tube, id): (&TubeEntry, TaskId),
+        after: &AfterTasks,
+        found: &FoundTasks,
+    ) -> Result<Self> {
+        let mut new = Self { edges: Vec::new(), is_cancelled: false };
+        let tasks: BTreeMap<TaskId, On> = after.tasks.iter().copied().collect();
+        if tasks.len() > EDGES_OF_OP {
+            let text = format!("one step puts a task after at most {EDGES_OF_OP} others");
+            return Err(Error::new(ErrorKind::Invalid).because(text));
+        }
+        for (earlier, on) in tasks {
+            if earlier == id {
+                return Err(Error::new(ErrorKind::Cycle).on_task(id));
+            }
+            if earlier.get() == 0 || earlier.get() >= found.next {
+                match after.missing.unwrap_or_default() {
+                    Missing::Ignore => continue,
+                    Missing::Refuse => {
+                        let text = format!("it is put after task {earlier}, an id never given");
+                        let error = Error::new(ErrorKind::TaskNotFound);
+                        return Err(error.because(text).on_task(earlier));
+                    }
+                }
+            }
+            let there = locate(ctx, earlier, found)?;
+            let ended = match &there {
+                Some((other, standing)) => {
+                    if other.run().is_temporary() != tube.run().is_temporary() {
+                        let text = format!(
+                            "after task {earlier}: one of both is in a temporary tube, and the \
+                             other one is not"
+                        );
+                        return Err(Error::new(ErrorKind::Unsupported).because(text));
+                    }
+                    match standing {
+                        TaskState::Done(_) => TaskEnds { done: true, ..TaskEnds::default() },
+                        TaskState::Buried(_) | TaskState::Trashed(_) => {
+                            TaskEnds { buried: true, ..TaskEnds::default() }
+                        }
+                        _ => TaskEnds::default(),
+                    }
+                }
+                // What is gone counts as done.
+                None => TaskEnds { done: true, ..TaskEnds::default() },
+            };
+            let number = there.as_ref().map_or(0, |(tube, _)| tube.number);
+            let orphaned = after.orphaned.unwrap_or_default();
+            let row = EdgeRow { on, orphaned, tube: number };
+            let fate = match ended == TaskEnds::default() {
+                true => Fate::Stays,
+                false => fate(&row, ended),
+            };
+            let (is_met, is_there) = (fate == Fate::Met, there.is_some());
+            match fate {
+                Fate::Cancelled => new.is_cancelled = true,
+                Fate::Met if !is_there => {}
+                Fate::Met | Fate::Stays => {
+                    new.edges.push(NewEdge { id: earlier, row, is_met, is_there });
+                }
+            }
+        }
+        Ok(new)
+    }
+
+    /// The tasks to which they lead.
+    pub(crate) fn earlier(&self) -> impl Iterator<Item = TaskId> {
+        self.edges.iter().map(|edge| edge.id)
+    }
+
+    /// How many there are.
+    pub(crate) fn counts(&self) -> EdgeCounts {
+        let met = self.edges.iter().filter(|edge| edge.is_met).count() as u32;
+        EdgeCounts { open: self.edges.len() as u32 - met, met }
+    }
+
+    /// Each earlier task, and whether the edge to it is met.
+    pub(crate) fn keys(&self) -> BTreeSet<(TaskId, bool)> {
+        self.edges.iter().map(|edge| (edge.id, edge.is_met)).collect()
+    }
+
+    /// Writes them, and that there are more edges to the earlier tasks.
+    pub(crate) fn write(&self, ctx: &mut OpContext<'_>, of: (&TubeEntry, TaskId)) -> Result<()> {
+        self.write_over(ctx, of, &BTreeSet::new())
+    }
+
+    /// The same, if those are there already, perhaps with other terms.
+    pub(crate) fn write_over(
+        &self,
+        ctx: &mut OpContext<'_>,
+        (tube, id): (&TubeEntry, TaskId),
+        before: &BTreeSet<(TaskId, bool)>,
+    ) -> Result<()> {
+        if !self.edges.is_empty() {
+            ctx.needs(&DEPENDENCIES);
+        }
+        let run = tube.run();
+        for edge in &self.edges {
+            let back = EdgeRow { tube: tube.number, ..edge.row };
+            let dependency = key::edge(Direction::Dependency, run, (id, edge.id), edge.is_met);
+            let dependent = key::edge(Direction::Dependent, run, (edge.id, id), edge.is_met);
+            ctx.set(dependency, edge.row.encode())?;
+            ctx.set(dependent, back.encode())?;
+            if edge.is_there && !before.contains(&(edge.id, edge.is_met)) {
+                let more = if edge.is_met { (0, 1) } else { (1, 0) };
+                count(ctx, (edge.row.tube, edge.id), more)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first state of a task with so many edges.
+#[cold]
+pub(crate) fn block(
+    ctx: &OpContext<'_>,
+    standing: TaskState,
+    counts: EdgeCounts,
+) -> Result<TaskState> {
+    let mut standing = match counts.open {
+        0 => standing,
+        _ => standing.blocked(ctx.now),
+    };
+    edges::say(standing.head_mut(), Direction::Dependency, counts)?;
+    Ok(standing)
+}
+
+/// The tube that has a task, and its state. One that was not found where it was is looked for by
+/// the row that leads to it.
+fn locate<'a>(
+    ctx: &OpContext<'a>,
+    id: TaskId,
+    found: &FoundTasks,
+) -> Result<Option<(TubeRef<'a>, TaskState)>> {
+    let known = found.tubes.get(&id).copied();
+    for number in [known, query::moved_to(ctx, id)?].into_iter().flatten() {
+        let tube = match ctx.tube(number) {
+            Err(error) if error.is_not_found() => continue,
+            tube => tube?,
+        };
+        let read = lookup::find(ctx, &tube, id);
+        match read {
+            Err(error) if error.is_not_found() => {}
+            read => {
+                let (_, standing) = read?;
+                return Ok(Some((tube, standing)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Says in the state of an earlier task that it has more edges to later ones, or fewer: open and
+/// met ones. One that is gone or damaged says nothing.
+pub(crate) fn count(
+    ctx: &mut OpContext<'_>,
+    (number, id): (u32, TaskId),
+    (open, met): (i64, i64),
+) -> Result<()> {
+    let tube = match ctx.tube(number) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        tube => tube?,
+    };
+    let (stored, from) = match lookup::find(ctx, &tube, id) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        found => match sound(found)? {
+            Some(found) => found,
+            None => return Ok(()),
+        },
+    };
+    let Some(task) = sound(stored.task(&tube))? else { return Ok(()) };
+    let mut to = match from.clone() {
+        // It gets a row.
+        TaskState::Fresh(head) => TaskState::Ready(head),
+        state => state,
+    };
+    let before = to.head().edges(Direction::Dependent);
+    let changed =
+        |count: u32, by: i64| u32::try_from((i64::from(count) + by).max(0)).unwrap_or(u32::MAX);
+    let after = EdgeCounts { open: changed(before.open, open), met: changed(before.met, met) };
+    edges::say(to.head_mut(), Direction::Dependent, after)?;
+    transition::restate(ctx, &task, &from, &to)?;
+    if from.is_held() && !to.is_held() {
+        // Its tube keeps it by its own terms again.
+        transition::trim(ctx, &tube, Tag::Done, None)?;
+    }
+    Ok(())
+}
+
+/// The open edges of a task to those that it comes after, at most so many.
+pub(crate) fn some_of(
+    view: &dyn View,
+    (tube, id): (&TubeEntry, TaskId),
+    most: usize,
+) -> Result<Vec<(TaskId, EdgeRow, bool)>> {
+    let (run, mut found) = (tube.run(), Vec::new());
+    let mut rows = Scan::prefixed(key::edges_of(Direction::Dependency, run, id));
+    while found.len() < most
+        && let Some((met, row)) = rows.next(view)?
+    {
+        let Some(((_, earlier), is_met)) = key::of_edge(&met) else { continue };
+        let of = (Direction::Dependency, run);
+        let edge = edges::read(view, of, (id, earlier), is_met, row.as_ref())?;
+        found.extend(edge.map(|edge| (earlier, edge, is_met)));
+    }
+    Ok(found)
+}

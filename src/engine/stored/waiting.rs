@@ -1,0 +1,46 @@
+//! The states of a task that waits for others, and the way out of them.
+
+use super::TaskState;
+use crate::format::key::Direction;
+use crate::format::row::{BlockedRow, DelayedRow, TaskProgress};
+use crate::words::clock::Now;
+
+impl TaskState {
+    /// What is left of a task that waits for others, when it waits for none any more or is
+    /// changed: the time for which it has waited is added to its ttl.
+    #[cold]
+    pub(crate) fn unblocked(row: &BlockedRow, now: Now) -> TaskProgress {
+        let mut head = row.head.clone();
+        head.expires = head.expires.saturating_add(now.queue.saturating_sub(row.since));
+        head
+    }
+
+    /// The state of a task that waits for no other one any more.
+    #[cold]
+    pub(crate) fn released(row: &BlockedRow, now: Now) -> Self {
+        let (head, due, wall) = (Self::unblocked(row, now), row.due, row.wall);
+        let time = if wall { now.wall } else { now.queue };
+        if due <= time {
+            return Self::Ready(head);
+        }
+        Self::delayed(DelayedRow { head, due, wall, holds_group: false }, now)
+    }
+
+    /// Ready, unless it waits for others.
+    pub(crate) fn ready_or_blocked(head: TaskProgress, now: Now) -> Self {
+        if head.extension.is_empty() || head.edges(Direction::Dependency).open == 0 {
+            return Self::Ready(head);
+        }
+        Self::Blocked(BlockedRow { head, since: now.queue, due: 0, wall: false })
+    }
+
+    /// The same state, in which it is delayed or ready, of a task that waits for others first.
+    #[cold]
+    pub(crate) fn blocked(self, now: Now) -> Self {
+        let (head, due, wall) = match &self {
+            Self::Delayed(row) => (Self::undelayed(row, now), row.due, row.wall),
+            state => (state.head().clone(), 0, false),
+        };
+        Self::Blocked(BlockedRow { head, since: now.queue, due, wall })
+    }
+}

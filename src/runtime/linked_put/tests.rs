@@ -1,0 +1,54 @@
+//! What a put in several steps leaves behind when its last one is refused.
+
+use super::LinkedPut;
+use crate::engine::dependencies::AfterTasks;
+use crate::engine::linked::Earlier;
+use crate::engine::new_row::{Extras, NewRow};
+use crate::engine::put::PutTasks;
+use crate::format::{Range, Tag, View};
+use crate::runtime::staged_put::StagedPut;
+use crate::words::dependency::On;
+use crate::{ErrorKind, Queue, TubeOptions};
+
+/// A put that may wait for room holds no edges while it waits.
+#[test]
+fn a_put_of_many_edges_that_finds_no_room_lets_the_earlier_tasks_go() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let tube = queue.create_tube("t", TubeOptions::default().capacity(301)).unwrap();
+    let parents = tube.put_many(vec![&b"p"[..]; 300]).unwrap();
+    let core = &tube.hold.core;
+    let found = core.find_all(&parents).unwrap();
+    let tasks: Vec<_> = parents.iter().map(|id| (*id, On::Success)).collect();
+    let after = AfterTasks { is_given: true, tasks: tasks.clone(), ..AfterTasks::NONE.clone() };
+    let mut extras = Extras::default();
+    extras.after = Some(after);
+    let put = PutTasks {
+        tube: tube.number,
+        tasks: &[NewRow { payload: b"c", extras: Some(&extras), ..NewRow::PLAIN }],
+        is_batch: false,
+        staged: &[],
+        payload_bytes_max: usize::MAX,
+        durable_bytes_max: u64::MAX,
+        others_wait: false,
+        earlier: Some(&Earlier { found, linked: None }),
+    };
+    let count = |tag| core.state.lock().store.count(Range::of(tag));
+    let (mut staged, mut links) = (StagedPut::new(core), LinkedPut::new(core));
+    for _ in 0..2 {
+        links.write_some(&put, &tasks).unwrap();
+    }
+    assert_eq!(count(Tag::Dependency), 300);
+    // Another one takes the room between two steps.
+    let other = tube.put(b"other").unwrap();
+    let refused = links.apply(&put, |put| core.apply(put));
+    for refused in [refused, staged.apply(&put)] {
+        assert_eq!(refused.err().map(|error| error.kind()), Some(ErrorKind::Full));
+        assert_eq!((count(Tag::Dependency), count(Tag::Work)), (0, 0));
+    }
+    tube.delete(parents[0]).unwrap();
+    tube.delete(other).unwrap();
+    let (done, _) = staged.apply(&put).unwrap();
+    assert_eq!(tube.peek(done[0].id).unwrap().dependencies.count, 299);
+    drop(staged);
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}

@@ -1,0 +1,249 @@
+//! The work after the ends of tasks goes in bounded steps, also after a kill, and until it is done
+//! the tasks that wait say so.
+
+mod bounds;
+
+use crate::engine::Op;
+use crate::engine::by_id::{Tool, Verb};
+use crate::engine::cascade::FollowEnds;
+use crate::engine::linked::Earlier;
+use crate::format::key::Work;
+use crate::format::{Range, Tag, View};
+use crate::runtime::commit::Attempts;
+use crate::runtime::shared::Shared;
+use crate::words::limits::EDGES_OF_STEP;
+use crate::{Conflict, Durability, Orphaned, Queue, Retention, State, TaskId, Tube};
+use crate::{TubeOptions, WhyNot};
+
+/// Does an op, and nothing of the work after it.
+fn alone<O: Op>(core: &Shared, op: &O) -> O::Done {
+    let mut state = core.state.lock();
+    let done = state.execute(op, &mut Attempts::default(), &core.env());
+    state.derived.edges = None;
+    drop(core.release(state));
+    done.unwrap_or_else(|_| panic!("refused")).0
+}
+
+/// One step of each kind of work after it. Returns whether there was any.
+fn follow(core: &Shared) -> bool {
+    let step = |kind| alone(core, &FollowEnds { kind, of: None }).is_any;
+    step(Work::Unlink) | step(Work::Cascade)
+}
+
+fn count(core: &Shared, tag: Tag) -> u64 {
+    core.state.lock().store.count(Range::of(tag))
+}
+
+fn open(path: &std::path::Path) -> Queue {
+    Queue::builder().by_hand(true).open(path).unwrap()
+}
+
+const CHILDREN: usize = 3 * EDGES_OF_STEP;
+
+fn tree(queue: &Queue, orphaned: Orphaned) -> (Tube, TaskId, Vec<TaskId>) {
+    let kept = TubeOptions::default().keep_finished(Retention::new().count(1));
+    let tube = queue.create_tube("t", kept).unwrap().durability(Durability::Relaxed);
+    let parent = tube.put(b"p").unwrap();
+    let children = tube.batch(vec![&b"c"[..]; CHILDREN]).after([parent]).orphaned(orphaned);
+    (tube.clone(), parent, children.put().unwrap())
+}
+
+fn complete(tube: &Tube, id: TaskId) -> Tool<'static> {
+    Tool { tube: tube.number, id, verb: Verb::Complete(None) }
+}
+
+#[test]
+fn a_cascade_goes_in_steps_and_others_go_between() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let (tube, parent, children) = tree(&queue, Orphaned::Hold);
+    let core = &tube.hold.core;
+    assert!(alone(core, &complete(&tube, parent)));
+    for step in 0..=3 {
+        assert_eq!(count(core, Tag::Blocked), (CHILDREN - step * EDGES_OF_STEP) as u64);
+        assert_eq!(queue.check().unwrap(), [""; 0], "step {step}");
+        if step < 3 {
+            let last = children[CHILDREN - 1];
+            let reasons = queue.explain(last).unwrap().reasons;
+            let (first, tasks) = (parent, 1);
+            let waits = WhyNot::WaitsFor { tasks, first, has_ended: true, is_ending: true };
+            assert_eq!(reasons, [waits]);
+            // A take finds those that are told so far.
+            assert_eq!(tube.try_take().unwrap().is_some(), step > 0);
+        }
+        assert_eq!(follow(core), step < 3);
+    }
+    assert_eq!((count(core, Tag::Work), count(core, Tag::HeldTime)), (0, 1));
+    // The ends of the children go in steps, too.
+    let taken: Vec<_> = tube.take_many(CHILDREN).unwrap();
+    tube.ack_many(taken).unwrap();
+    assert_eq!((count(core, Tag::Work), count(core, Tag::HeldTime)), (0, 0));
+    assert_eq!(tube.stats().unwrap().finished, 1, "the one that has ended last");
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_kill_between_the_steps_of_a_cascade_loses_none() {
+    for orphaned in [Orphaned::Hold, Orphaned::Cancel] {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("queue");
+        let queue = open(&path);
+        let (tube, parent, _) = tree(&queue, orphaned);
+        let core = &tube.hold.core;
+        match orphaned {
+            Orphaned::Cancel => {
+                let verb = Verb::Delete { only_if: None, by_force: true };
+                alone(core, &Tool { tube: tube.number, id: parent, verb });
+            }
+            _ => _ = alone(core, &complete(&tube, parent)),
+        }
+        for steps in 0..4 {
+            queue.flush().unwrap();
+            let copy = home.path().join(steps.to_string());
+            std::fs::create_dir(&copy).unwrap();
+            for name in ["base.redb", "journal"] {
+                std::fs::copy(path.join(name), copy.join(name)).unwrap();
+            }
+            let opened = open(&copy);
+            assert_eq!(opened.check().unwrap(), [""; 0], "{steps} steps");
+            opened.tick().unwrap();
+            let again = opened.tube("t").unwrap();
+            let stats = again.stats().unwrap();
+            let ready = if orphaned == Orphaned::Hold { CHILDREN as u64 } else { 0 };
+            assert_eq!((stats.blocked, stats.ready), (0, ready));
+            assert_eq!(count(&again.hold.core, Tag::Work), 0);
+            assert_eq!(opened.check().unwrap(), [""; 0]);
+            opened.close().unwrap();
+            follow(core);
+        }
+        queue.close().unwrap();
+    }
+}
+
+/// What is told in another order than it happened: a bury, a kick and a success before the first
+/// step.
+#[test]
+fn ends_that_come_before_the_first_step_are_told_in_their_order() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let parent = tube.put(b"p").unwrap();
+    let child = |orphaned| tube.task(b"c").orphaned(orphaned).after([parent]).put().unwrap();
+    let [held, cancelled, ignored] =
+        [Orphaned::Hold, Orphaned::Cancel, Orphaned::Ignore].map(child);
+    let on_failure = tube.task(b"c").after_failure([parent]).put().unwrap();
+    let core = &tube.hold.core;
+    let run = |verb| alone(core, &Tool { tube: tube.number, id: parent, verb });
+    run(Verb::Bury(crate::Reason::Buried("no".into())));
+    run(Verb::Kick);
+    run(Verb::Complete(None));
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+    queue.tick().unwrap();
+    for id in [held, ignored, on_failure] {
+        assert_eq!(tube.peek(id).unwrap().state, State::Ready);
+    }
+    assert!(tube.peek(cancelled).unwrap_err().is_not_found());
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+/// A finished task whose last edge goes before its cascade is kept by its retention again.
+#[test]
+fn an_edge_that_goes_before_its_cascade_holds_nothing() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let kept = TubeOptions::default().keep_finished(Retention::new().count(1));
+    let tube = queue.create_tube("t", kept).unwrap();
+    for way in 0..3 {
+        let parent = tube.put(b"p").unwrap();
+        let child = tube.task(b"c").key("k").after([parent]).put().unwrap();
+        let core = &tube.hold.core;
+        assert!(alone(core, &complete(&tube, parent)));
+        assert_eq!(count(core, Tag::HeldTime), 1);
+        match way {
+            0 => tube.force_delete(child).unwrap(),
+            1 => {
+                let again = tube.task(b"c").key("k").on_conflict(Conflict::Replace).after([]);
+                again.put().unwrap();
+                tube.delete(child).unwrap();
+            }
+            _ => assert!(alone(core, &complete(&tube, child))),
+        }
+        queue.tick().unwrap();
+        assert_eq!((tube.len().unwrap(), tube.stats().unwrap().finished), (0, 1), "{way}");
+        assert_eq!(count(core, Tag::HeldTime), 0, "{way}");
+        assert_eq!(queue.check().unwrap(), [""; 0], "{way}");
+    }
+}
+
+/// A put of many edges is seen by no call before its last step, and a kill undoes it.
+#[test]
+fn a_kill_amid_a_long_put_leaves_nothing_of_it() {
+    use crate::engine::dependencies::AfterTasks;
+    use crate::engine::linking::LinkSome;
+    use crate::engine::new_row::{Extras, NewRow};
+    use crate::engine::put::PutTasks;
+    use crate::words::dependency::On;
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("queue");
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let parents = tube.put_many(vec![&b"p"[..]; 600]).unwrap();
+    let core = &tube.hold.core;
+    let found = core.find_all(&parents).unwrap();
+    let tasks: Vec<_> = parents.iter().map(|id| (*id, On::Success)).collect();
+    let after = AfterTasks { is_given: true, tasks: tasks.clone(), ..AfterTasks::NONE.clone() };
+    let mut extras = Extras::default();
+    extras.after = Some(after);
+    let row = NewRow { payload: b"c", extras: Some(&extras), ..NewRow::PLAIN };
+    let earlier = Earlier { found, linked: None };
+    let put = PutTasks {
+        tube: tube.number,
+        tasks: &[row],
+        is_batch: false,
+        staged: &[],
+        payload_bytes_max: usize::MAX,
+        durable_bytes_max: u64::MAX,
+        others_wait: false,
+        earlier: Some(&earlier),
+    };
+    let mut before = None;
+    for done in [256, 512, 600] {
+        before = Some(alone(core, &LinkSome { put: &put, tasks: &tasks, before }));
+        assert_eq!(before.map(|linked| linked.done), Some(done));
+        let new = before.unwrap().id;
+        assert_eq!(tube.stats().unwrap().blocked, 0, "no call sees it");
+        assert_eq!(queue.check().unwrap(), [""; 0]);
+        // The put is running: a task that its task will wait for goes by force only.
+        let last = parents[done - 1];
+        for refused in [tube.delete(last), tube.delete_many(&[last, new]).map(drop)] {
+            assert_eq!(refused.unwrap_err().tasks(), [new]);
+        }
+        tube.force_delete(last).unwrap();
+        tube.complete_by_id(parents[done - 2]).unwrap();
+        assert_eq!(queue.check().unwrap(), [""; 0]);
+        queue.flush().unwrap();
+        let copy = home.path().join(done.to_string());
+        std::fs::create_dir(&copy).unwrap();
+        for name in ["base.redb", "journal"] {
+            std::fs::copy(path.join(name), copy.join(name)).unwrap();
+        }
+        let opened = open(&copy);
+        assert_eq!(opened.check().unwrap(), [""; 0], "{done}");
+        opened.tick().unwrap();
+        let again = opened.tube("t").unwrap();
+        assert_eq!(count(&again.hold.core, Tag::Dependency), 0);
+        assert_eq!(count(&again.hold.core, Tag::Work), 0);
+        assert_eq!(again.peek(parents[0]).unwrap().dependents.count, 0);
+        assert_eq!(opened.check().unwrap(), [""; 0], "{done}");
+        opened.close().unwrap();
+    }
+    let done = alone(
+        core,
+        &PutTasks {
+            earlier: Some(&Earlier { found: earlier.found.clone(), linked: before }),
+            ..put
+        },
+    );
+    let summary = tube.peek(done[0].id).unwrap();
+    // Three have succeeded. It is held by the three that were removed by force.
+    assert_eq!((summary.state, summary.dependencies.count), (State::Blocked, 600 - 3));
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+    queue.close().unwrap();
+}

@@ -1,0 +1,334 @@
+//! What becomes of edges when tasks are removed together, put again, replaced, or put in a batch.
+
+use crate::{kind, secs, still};
+use std::error::Error;
+use tubewell::{
+    Conflict, ErrorKind, ManualClock, Orphaned, Queue, Retention, State, TaskId, Tube, TubeKind,
+    TubeOptions,
+};
+
+fn queue() -> (Queue, Tube, ManualClock) {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    (queue, tube, clock)
+}
+
+fn state(queue: &Queue, id: TaskId) -> Option<State> {
+    queue.find(id).ok().map(|task| task.state)
+}
+
+fn is_sound(queue: &Queue) {
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+/// The ids of a call are those of its tube: one in another tube stays, and waits.
+#[test]
+fn what_is_named_but_stands_in_another_tube_is_not_removed_together() {
+    let (queue, tube, _) = queue();
+    let other = queue.tube("other").unwrap();
+    for policy in [Orphaned::Hold, Orphaned::Cancel, Orphaned::Ignore] {
+        for moves in [false, true] {
+            let at = if moves { &tube } else { &other };
+            let parent = tube.put(b"p").unwrap();
+            let child = at.task(b"c").after([parent]).orphaned(policy).put().unwrap();
+            if moves {
+                tube.move_to(child, &other).apply().unwrap();
+            }
+            let refused = tube.delete_many(&[parent, child]).unwrap_err();
+            assert_eq!((refused.kind(), refused.tasks()), (ErrorKind::HasDependents, &[child][..]));
+            assert_eq!(state(&queue, child), Some(State::Blocked), "{policy:?}, {moves}");
+            is_sound(&queue);
+            assert_eq!(other.delete_many(&[parent, child]).unwrap(), 1);
+            assert_eq!(tube.delete_many(&[parent, child]).unwrap(), 1);
+            is_sound(&queue);
+        }
+    }
+    // One that has come to the tube of its parent goes with it.
+    let parent = tube.put(b"p").unwrap();
+    let child = other.task(b"c").after([parent]).put().unwrap();
+    other.move_to(child, &tube).apply().unwrap();
+    assert_eq!(tube.delete_many(&[parent, child]).unwrap(), 2);
+    is_sound(&queue);
+    assert!(tube.is_empty().unwrap() && other.is_empty().unwrap());
+}
+
+/// A tree of two tubes in which one that was put before another waits for it.
+#[test]
+fn a_tree_goes_as_a_whole_whatever_the_order_of_its_tasks() {
+    let (queue, tube, _) = queue();
+    let other = queue.tube("other").unwrap();
+    let root = tube.put(b"p").unwrap();
+    let first = other.task(b"b").after([root]).put().unwrap();
+    let second = tube.task(b"c").after([root]).put().unwrap();
+    other.depend(first, [second]).unwrap();
+    assert_eq!(queue.cancel_tree(root).unwrap(), 3);
+    assert!(tube.is_empty().unwrap() && other.is_empty().unwrap());
+    is_sound(&queue);
+}
+
+#[test]
+fn a_removal_together_looks_at_so_many_edges() {
+    let (queue, tube, _) = queue();
+    let parent = tube.put(b"p").unwrap();
+    let mut all = tube.batch(vec![&b"c"[..]; 4097]).after([parent]).put().unwrap();
+    all.push(parent);
+    assert_eq!(kind(tube.delete_many(&all)), ErrorKind::Invalid);
+    assert_eq!(tube.len().unwrap(), 4098);
+    tube.delete(all.remove(0)).unwrap();
+    queue.tick().unwrap();
+    assert_eq!(tube.delete_many(&all).unwrap(), 4097);
+    assert!(tube.is_empty().unwrap());
+    queue.tick().unwrap();
+    is_sound(&queue);
+}
+
+/// The tasks of a batch come after all that the batch names, and each has its own terms where it
+/// has some.
+#[test]
+fn the_tasks_of_a_batch_have_the_edges_of_both() {
+    let (queue, tube, _) = queue();
+    let [p, q] = [tube.put(b"p").unwrap(), tube.put(b"q").unwrap()];
+    let tasks = [
+        tube.task(b"none"),
+        tube.task(b"cancel").orphaned(Orphaned::Cancel),
+        tube.task(b"more").after([q]),
+        tube.task(b"nothing more").after([]),
+        tube.task(b"other end").after_failure([p]),
+        tube.task(b"hold").orphaned(Orphaned::Hold),
+    ];
+    let batch = tube.batch_of(tasks).after([p]).orphaned(Orphaned::Ignore).put().unwrap();
+    let [none, cancel, more, nothing, failure, hold] = batch[..] else { panic!() };
+    for id in batch.clone() {
+        assert_eq!(state(&queue, id), Some(State::Blocked));
+        let expected = if id == more { vec![p, q] } else { vec![p] };
+        assert_eq!(tube.peek(id).unwrap().dependencies.first, expected);
+    }
+    is_sound(&queue);
+    tube.force_delete(p).unwrap();
+    for (id, expected) in [
+        (none, Some(State::Ready)),
+        (cancel, None),
+        (more, Some(State::Blocked)),
+        (nothing, Some(State::Ready)),
+        (failure, Some(State::Ready)),
+        (hold, Some(State::Blocked)),
+    ] {
+        assert_eq!(state(&queue, id), expected);
+    }
+    tube.force_delete(q).unwrap();
+    assert_eq!(state(&queue, more), Some(State::Ready));
+    is_sound(&queue);
+}
+
+#[test]
+fn a_batch_of_too_many_edges_is_refused() {
+    let (queue, tube, _) = queue();
+    let parents = tube.put_many(vec![&b"p"[..]; 257]).unwrap();
+    let batch = |tasks: usize, own: bool, parents: &[TaskId]| {
+        let task = |_| match own {
+            true => tube.task(b"c").orphaned(Orphaned::Cancel),
+            false => tube.task(b"c"),
+        };
+        let tasks: Vec<_> = (0..tasks).map(task).collect();
+        tube.batch_of(tasks).after(parents.to_vec()).put()
+    };
+    for own in [false, true] {
+        assert_eq!(kind(batch(2, own, &parents)), ErrorKind::Invalid, "257 of one");
+        assert_eq!(kind(batch(101, own, &parents[..100])), ErrorKind::Invalid, "10 100");
+        assert_eq!(kind(batch(10_000, own, &parents)), ErrorKind::Invalid);
+        assert_eq!(batch(100, own, &parents[..100]).unwrap().len(), 100);
+    }
+    assert_eq!(tube.len().unwrap(), 257 + 200);
+    is_sound(&queue);
+}
+
+/// What it goes on to come after is kept with its result, also if its tube would keep it no more.
+#[test]
+fn a_put_again_after_the_same_task_keeps_its_result() {
+    let (queue, _, clock) = queue();
+    let kept = Retention::new().count(1).age(secs(60));
+    let tube = queue.create_tube("kept", TubeOptions::default().keep_finished(kept)).unwrap();
+    let other = queue.tube("other").unwrap();
+    let ids: Vec<_> = (0..5).map(|_| tube.put(b"p").unwrap()).collect();
+    let replace = || other.task(b"c").key("k").must_exist();
+    let child = other.task(b"c").key("k").after([ids[0], ids[1]]).put().unwrap();
+    tube.take().unwrap().ack_with(b"result").unwrap();
+    replace().after([ids[0], ids[2]]).put().unwrap();
+    for _ in 1..5 {
+        tube.take().unwrap().ack().unwrap();
+    }
+    clock.advance(secs(100));
+    queue.tick().unwrap();
+    assert_eq!(state(&queue, child), Some(State::Ready));
+    let result = || queue.find(ids[0]).ok().and_then(|task| task.result.clone());
+    for again in 0..3 {
+        match again {
+            0 => replace().after([ids[0]]).put().unwrap(),
+            1 => replace().after_any_end([ids[0]]).put().unwrap(),
+            _ => replace().put().unwrap(),
+        };
+        assert_eq!(result().as_deref(), Some(&b"result"[..]), "{again}");
+        assert_eq!(tube.peek(ids[0]).unwrap().state, State::Done);
+        assert_eq!(queue.dependencies(child).unwrap(), [ids[0]]);
+        is_sound(&queue);
+    }
+    assert_eq!(state(&queue, ids[2]), None, "it is released");
+    replace().after([]).put().unwrap();
+    queue.tick().unwrap();
+    assert_eq!(state(&queue, ids[0]), None);
+    assert_eq!(tube.stats().unwrap().finished, 0);
+    is_sound(&queue);
+}
+
+/// Edges that stay, with other terms: the new ones count.
+#[test]
+fn a_put_again_changes_the_terms_of_an_edge_that_stays() {
+    let (queue, tube, _) = queue();
+    let parents = [tube.put(b"a").unwrap(), tube.put(b"b").unwrap(), tube.put(b"c").unwrap()];
+    let child = tube.task(b"c").key("k").after([parents[0], parents[1]]).put().unwrap();
+    let again = tube.task(b"c").key("k").must_exist().after_failure([parents[1]]);
+    again.after([parents[2]]).orphaned(Orphaned::Ignore).put().unwrap();
+    assert_eq!(tube.peek(child).unwrap().dependencies.first, parents[1..]);
+    let counts = || parents.map(|id| tube.peek(id).unwrap().dependents.count);
+    assert_eq!(counts(), [0, 1, 1]);
+    is_sound(&queue);
+    tube.bury(parents[1], "no").unwrap();
+    assert_eq!(tube.peek(child).unwrap().dependencies.first, parents[2..]);
+    assert_eq!(counts(), [0, 0, 1]);
+    tube.force_delete(parents[2]).unwrap();
+    assert_eq!(state(&queue, child), Some(State::Ready));
+    is_sound(&queue);
+}
+
+/// A finished task in whose place a new one is put goes with its result; those after it go on.
+#[test]
+fn a_finished_task_that_is_replaced_goes_also_if_others_come_after_it() {
+    let (queue, _, _) = queue();
+    let kept = TubeOptions::default().keep_finished(Retention::new().count(9));
+    let tube = queue.create_tube("kept", kept).unwrap();
+    let other = queue.tube("other").unwrap();
+    let first = tube.task(b"p").key("k").put().unwrap();
+    let second = tube.put(b"q").unwrap();
+    let child = other.task(b"c").after([first, second]).put().unwrap();
+    tube.take().unwrap().ack_with(b"result").unwrap();
+    let replaced = tube.task(b"r").key("k").on_conflict(Conflict::Replace).put().unwrap();
+    assert!(replaced > child);
+    assert_eq!(state(&queue, first), None);
+    assert_eq!(other.peek(child).unwrap().dependencies.first, [second]);
+    is_sound(&queue);
+    assert!(tube.complete_by_id(second).unwrap());
+    other.take().unwrap().ack().unwrap();
+    queue.tick().unwrap();
+    is_sound(&queue);
+}
+
+/// A kick ends a delay, also that of a task that waits for others first.
+#[test]
+fn a_kicked_task_has_no_delay_after_its_wait() {
+    let (queue, tube, _) = queue();
+    let parent = tube.put(b"p").unwrap();
+    let child = tube.task(b"c").after([parent]).delay(secs(30)).put().unwrap();
+    let alone = tube.task(b"d").delay(secs(30)).put().unwrap();
+    for id in [child, alone] {
+        tube.bury(id, "no").unwrap();
+        tube.kick_task(id).unwrap();
+    }
+    assert_eq!(state(&queue, alone), Some(State::Ready));
+    assert_eq!(state(&queue, child), Some(State::Blocked));
+    tube.complete_by_id(parent).unwrap();
+    assert_eq!(state(&queue, child), Some(State::Ready));
+    is_sound(&queue);
+}
+
+/// An end in a transaction counts for those after it once it is committed.
+#[test]
+fn an_end_in_a_transaction_counts_once_it_is_committed() {
+    let (queue, tube, _) = queue();
+    let parent = tube.put(b"p").unwrap();
+    let child = tube.task(b"c").after([parent]).put().unwrap();
+    let failed = tube.task(b"d").after_failure([parent]).orphaned(Orphaned::Cancel).put().unwrap();
+    let task = tube.take().unwrap();
+    for commits in [false, true] {
+        let done = queue.transact(|tx| -> Result<(), Box<dyn Error + Send + Sync>> {
+            tx.ack(&task)?;
+            if commits { Ok(()) } else { Err("undone".into()) }
+        });
+        assert_eq!(done.is_ok(), commits);
+        let expected = match commits {
+            true => [Some(State::Ready), None],
+            false => [Some(State::Blocked); 2],
+        };
+        assert_eq!([child, failed].map(|id| state(&queue, id)), expected);
+        is_sound(&queue);
+    }
+}
+
+/// The last step of an `undepend` found the task ready, because an end and the steps before it had
+/// released it: the call was refused after it had done all that it was asked for.
+#[test]
+fn what_an_earlier_step_has_released_is_no_refusal_of_a_later_one() {
+    let (queue, tube, _) = queue();
+    let parents = tube.put_many(vec![&b"p"[..]; 300]).unwrap();
+    let child = tube.task(b"c").after(parents.clone()).put().unwrap();
+    for parent in &parents[256..] {
+        assert!(tube.complete_by_id(*parent).unwrap());
+    }
+    tube.undepend(child, parents.clone()).unwrap();
+    assert_eq!(state(&queue, child), Some(State::Ready));
+    is_sound(&queue);
+    let late = tube.undepend(child, parents.clone()).unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::WrongState);
+    let many = std::iter::repeat_n(parents[0], 100_001);
+    assert_eq!(tube.undepend(child, many).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// The trash was emptied of a task that others waited for, which no delete without force does.
+#[test]
+fn what_others_wait_for_stays_in_the_trash() {
+    let (queue, tube, _) = queue();
+    let [parent, other] = [tube.put(b"p").unwrap(), tube.put(b"o").unwrap()];
+    let child = tube.task(b"c").after([parent]).put().unwrap();
+    tube.trash(parent, "no").unwrap();
+    tube.trash(other, "no").unwrap();
+    assert_eq!(tube.empty_trash().unwrap(), 1);
+    assert_eq!(tube.peek(child).unwrap().dependencies.first, [parent]);
+    tube.undepend_all(child).unwrap();
+    assert_eq!(tube.empty_trash().unwrap(), 1);
+    is_sound(&queue);
+}
+
+/// A tree was removed level by level: a task of a lower level went by the policy of another one,
+/// and was not counted.
+#[test]
+fn a_tree_goes_from_those_on_for_which_none_waits() {
+    let (queue, tube, _) = queue();
+    let other = queue.tube("other").unwrap();
+    let root = tube.put(b"r").unwrap();
+    let late = other.task(b"c").after([root]).put().unwrap();
+    let middle = tube.task(b"a").after([late]).put().unwrap();
+    let last = other.task(b"b").after([root, middle]).orphaned(Orphaned::Cancel);
+    last.put().unwrap();
+    assert_eq!(queue.cancel_tree(root).unwrap(), 4);
+    assert!(tube.is_empty().unwrap() && other.is_empty().unwrap());
+    is_sound(&queue);
+}
+
+/// A move kept the delay of a blocked task that it said to end, and took one to a tube that has
+/// none.
+#[test]
+fn a_move_says_when_a_blocked_task_becomes_ready() {
+    let (queue, tube, _) = queue();
+    let other = queue.tube("other").unwrap();
+    let fifo = queue.create_tube("fifo", TubeOptions::new(TubeKind::Fifo)).unwrap();
+    let parent = tube.put(b"p").unwrap();
+    let put = || tube.task(b"c").after([parent]).delay(secs(60)).put().unwrap();
+    let (kept, ended, plain) = (put(), put(), put());
+    tube.move_to(kept, &other).apply().unwrap();
+    tube.move_to(ended, &other).delay(secs(0)).apply().unwrap();
+    tube.move_to(plain, &fifo).apply().unwrap();
+    assert!(tube.complete_by_id(parent).unwrap());
+    let states = [kept, ended, plain].map(|id| state(&queue, id).unwrap());
+    assert_eq!(states, [State::Delayed, State::Ready, State::Ready]);
+    is_sound(&queue);
+}

@@ -1,0 +1,519 @@
+//! Dependencies on a disk that crashes, beside a model in plain maps: whatever dies when, each task
+//! waits for exactly those that have not ended as it wants, and no end is told twice or not at all.
+
+use crate::disk::{Fault, SimDisk};
+use crate::script::Rng;
+use crate::seeds::seeds;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tubewell::{
+    Durability, ErrorKind, HistoryLimits, Orphaned, Queue, Result, Retention, State, TaskId,
+    TaskInfo, Tube, TubeOptions,
+};
+
+/// Steps between two crashes, at most.
+const STEPS: usize = 60;
+/// Crashes of each seed.
+const GENERATIONS: usize = 4;
+const SEEDS: u64 = 500;
+/// A delay that does not end in a run.
+const LATE: Duration = Duration::from_secs(1 << 30);
+
+/// The number of a task, which is its payload.
+type Serial = u64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum On {
+    Success,
+    Failure,
+    AnyEnd,
+}
+
+/// How a task ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Done,
+    Buried,
+    Gone,
+}
+
+#[derive(Clone, Debug)]
+struct Edge {
+    on: On,
+    orphaned: Orphaned,
+}
+
+#[derive(Clone, Debug)]
+struct Task {
+    tube: usize,
+    state: State,
+    /// Put with a delay that has not ended.
+    is_late: bool,
+    /// Those that it waits for.
+    open: BTreeMap<Serial, Edge>,
+    /// Those that it has waited for and that were there then.
+    met: BTreeSet<Serial>,
+}
+
+/// What an end does to an edge; `None` if nothing.
+fn fate(edge: &Edge, end: End) -> Option<Orphaned> {
+    let is_met = match edge.on {
+        On::Success => end == End::Done,
+        On::Failure => end == End::Buried,
+        On::AnyEnd => true,
+    };
+    match edge.orphaned {
+        _ if is_met => Some(Orphaned::Ignore),
+        Orphaned::Hold => None,
+        policy => Some(policy),
+    }
+}
+
+/// The queue by the documents.
+#[derive(Clone, Debug, Default)]
+struct Model {
+    tasks: BTreeMap<Serial, Task>,
+    next: Serial,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put { tube: usize, after: Vec<(Serial, On)>, orphaned: Orphaned, is_late: bool },
+    Complete(Serial),
+    Bury(Serial),
+    Kick(Serial),
+    Delete { task: Serial, by_force: bool },
+    Move(Serial),
+    Depend(Serial, Serial),
+    UndependAll(Serial),
+    CancelTree(Serial),
+    Checkpoint,
+    Tick,
+}
+
+impl Model {
+    /// What is told to those that wait for a task that has ended.
+    fn end(&mut self, ended: Serial, end: End) {
+        let waiting = |task: &Task| task.open.contains_key(&ended);
+        let later: Vec<_> = self
+            .tasks
+            .iter()
+            .filter(|(_, task)| waiting(task))
+            .map(|(serial, _)| *serial)
+            .collect();
+        for serial in later {
+            let is_there = self.tasks.contains_key(&ended);
+            // An earlier one of these may have taken it away.
+            let Some(task) = self.tasks.get_mut(&serial) else { continue };
+            match fate(&task.open[&ended], end) {
+                None => {}
+                Some(Orphaned::Cancel) => self.remove(serial),
+                Some(_) => {
+                    task.open.remove(&ended);
+                    if is_there {
+                        task.met.insert(ended);
+                    }
+                    unblock(task);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, serial: Serial) {
+        let task = self.tasks.remove(&serial).unwrap();
+        if task.state != State::Done {
+            self.end(serial, End::Gone);
+        }
+    }
+
+    /// Lets a task wait for another one. Returns whether it is removed by that at once.
+    fn link(&self, task: &mut Task, earlier: Serial, edge: Edge) -> bool {
+        let there = self.tasks.get(&earlier).map(|earlier| earlier.state);
+        let end = match there {
+            None | Some(State::Done) => End::Done,
+            Some(State::Buried) => End::Buried,
+            _ => {
+                task.open.insert(earlier, edge);
+                return false;
+            }
+        };
+        match fate(&edge, end) {
+            None => drop(task.open.insert(earlier, edge)),
+            Some(Orphaned::Cancel) => return true,
+            Some(_) if there.is_some() => drop(task.met.insert(earlier)),
+            Some(_) => {}
+        }
+        false
+    }
+
+    /// The tasks that wait for this one, by themselves or by others, and itself.
+    fn tree(&self, root: Serial) -> BTreeSet<Serial> {
+        let mut tree = BTreeSet::from([root]);
+        loop {
+            let waits = |task: &Task| task.open.keys().any(|earlier| tree.contains(earlier));
+            let more: Vec<_> = self
+                .tasks
+                .iter()
+                .filter(|(_, task)| waits(task))
+                .map(|(serial, _)| *serial)
+                .collect();
+            let before = tree.len();
+            tree.extend(more);
+            if tree.len() == before {
+                return tree;
+            }
+        }
+    }
+
+    /// Does a step, or says how it is refused.
+    fn apply(&mut self, step: &Step) -> std::result::Result<(), ErrorKind> {
+        match step {
+            Step::Put { tube, after, orphaned, is_late } => {
+                let (open, met) = (BTreeMap::new(), BTreeSet::new());
+                let mut task =
+                    Task { tube: *tube, state: State::Blocked, is_late: *is_late, open, met };
+                let mut is_cancelled = false;
+                for (earlier, on) in after {
+                    let edge = Edge { on: *on, orphaned: *orphaned };
+                    is_cancelled |= self.link(&mut task, *earlier, edge);
+                }
+                unblock(&mut task);
+                if !is_cancelled {
+                    self.tasks.insert(self.next, task);
+                }
+                self.next += 1;
+            }
+            Step::Complete(serial) => {
+                let task = self.tasks.get_mut(serial).unwrap();
+                task.state = State::Done;
+                (task.open, task.met) = Default::default();
+                self.end(*serial, End::Done);
+            }
+            Step::Bury(serial) => {
+                self.tasks.get_mut(serial).unwrap().state = State::Buried;
+                self.end(*serial, End::Buried);
+            }
+            Step::Kick(serial) => {
+                let task = self.tasks.get_mut(serial).unwrap();
+                (task.state, task.is_late) = (State::Blocked, false);
+                unblock(task);
+            }
+            Step::Delete { task, by_force } => {
+                let is_done = self.tasks[task].state == State::Done;
+                if !by_force && !is_done && self.tree(*task).len() > 1 {
+                    return Err(ErrorKind::HasDependents);
+                }
+                self.remove(*task);
+            }
+            Step::Move(serial) => {
+                let task = self.tasks.get_mut(serial).unwrap();
+                task.tube = 1 - task.tube;
+            }
+            Step::Depend(serial, earlier) => {
+                if self.tree(*serial).contains(earlier) {
+                    return Err(ErrorKind::Cycle);
+                }
+                let mut task = self.tasks[serial].clone();
+                let edge = Edge { on: On::Success, orphaned: Orphaned::Hold };
+                self.link(&mut task, *earlier, edge);
+                self.tasks.insert(*serial, task);
+            }
+            Step::UndependAll(serial) => {
+                let task = self.tasks.get_mut(serial).unwrap();
+                (task.open, task.met) = Default::default();
+                unblock(task);
+            }
+            Step::CancelTree(root) => {
+                let tree = self.tree(*root);
+                self.tasks.retain(|serial, _| !tree.contains(serial));
+            }
+            Step::Checkpoint | Step::Tick => {}
+        }
+        Ok(())
+    }
+}
+
+/// A blocked task that waits for none goes on.
+fn unblock(task: &mut Task) {
+    if task.state == State::Blocked && task.open.is_empty() {
+        task.state = if task.is_late { State::Delayed } else { State::Ready };
+    }
+}
+
+struct Story {
+    disk: SimDisk,
+    rng: Rng,
+    durability: Durability,
+    model: Model,
+    /// Of each task that was ever put.
+    ids: BTreeMap<Serial, TaskId>,
+    /// The steps, for the report of a failure.
+    trace: Vec<String>,
+}
+
+/// A task as it is visible: its tube, its state, those that it waits for, and all of which it reads
+/// the results.
+type SeenTask = (usize, State, u64, Vec<Serial>);
+
+type Seen = BTreeMap<Serial, SeenTask>;
+
+impl Story {
+    fn open(&self) -> (Queue, [Tube; 2]) {
+        let builder = Queue::builder().durability(self.durability).journal_bytes(64 << 10);
+        let queue = builder.by_hand(true).disk(self.disk.lend()).open_disk().unwrap();
+        let tubes = ["a", "b"].map(|name| {
+            let options = TubeOptions::default().keep_finished(Retention::new());
+            let options = options.history(HistoryLimits::none()).if_not_exists();
+            queue.create_tube(name, options).unwrap()
+        });
+        (queue, tubes)
+    }
+
+    /// A task in one of these states.
+    fn pick(&mut self, states: &[State]) -> Option<Serial> {
+        let is_one = |task: &Task| states.contains(&task.state);
+        let some: Vec<_> =
+            self.model.tasks.iter().filter(|(_, task)| is_one(task)).map(|(it, _)| *it).collect();
+        (!some.is_empty()).then(|| self.rng.of(&some))
+    }
+
+    fn draw(&mut self) -> Option<Step> {
+        const WAITING: [State; 2] = [State::Ready, State::Delayed];
+        const OPEN: [State; 4] = [State::Ready, State::Delayed, State::Blocked, State::Buried];
+        const ANY: [State; 5] =
+            [State::Ready, State::Delayed, State::Blocked, State::Buried, State::Done];
+        Some(match self.rng.below(24) {
+            0..=7 => {
+                let mut after = BTreeMap::new();
+                for _ in 0..self.rng.below(4) {
+                    // Also one that is gone.
+                    let earlier = self.rng.below(self.model.next.max(1));
+                    let on = self.rng.of(&[On::Success, On::Success, On::Failure, On::AnyEnd]);
+                    if self.ids.contains_key(&earlier) {
+                        after.insert(earlier, on);
+                    }
+                }
+                let policies = [Orphaned::Hold, Orphaned::Cancel, Orphaned::Ignore];
+                Step::Put {
+                    tube: self.rng.below(2) as usize,
+                    after: after.into_iter().collect(),
+                    orphaned: self.rng.of(&policies),
+                    is_late: self.rng.one_in(6),
+                }
+            }
+            8..=11 => Step::Complete(self.pick(&WAITING)?),
+            12..=13 => Step::Bury(self.pick(&OPEN[..3])?),
+            14 => Step::Kick(self.pick(&[State::Buried])?),
+            15..=16 => Step::Delete { task: self.pick(&ANY)?, by_force: self.rng.one_in(2) },
+            17 => Step::Move(self.pick(&[State::Ready, State::Blocked])?),
+            18..=19 => {
+                let (task, earlier) = (self.pick(&[State::Blocked])?, self.pick(&ANY)?);
+                let known = &self.model.tasks[&task];
+                if known.open.contains_key(&earlier) || known.met.contains(&earlier) {
+                    return None;
+                }
+                Step::Depend(task, earlier)
+            }
+            20 => Step::UndependAll(self.pick(&[State::Blocked])?),
+            21 => Step::CancelTree(self.pick(&OPEN)?),
+            22 => Step::Checkpoint,
+            _ => Step::Tick,
+        })
+    }
+
+    fn run(&mut self, queue: &Queue, tubes: &[Tube; 2], step: &Step) -> Result<()> {
+        let id = |serial: &Serial| self.ids[serial];
+        let of = |serial: &Serial| (&tubes[self.model.tasks[serial].tube], self.ids[serial]);
+        match step {
+            Step::Put { tube, after, orphaned, is_late } => {
+                let payload = self.model.next.to_be_bytes();
+                let mut put = tubes[*tube].task(&payload).orphaned(*orphaned);
+                for (earlier, on) in after {
+                    put = match on {
+                        On::Success => put.after([id(earlier)]),
+                        On::Failure => put.after_failure([id(earlier)]),
+                        On::AnyEnd => put.after_any_end([id(earlier)]),
+                    };
+                }
+                if *is_late {
+                    put = put.delay(LATE);
+                }
+                let id = put.put()?;
+                self.ids.insert(self.model.next, id);
+                Ok(())
+            }
+            Step::Complete(serial) => {
+                let (tube, id) = of(serial);
+                // A worker of its own, or by the id alone.
+                match tube.claim(id) {
+                    Ok(task) if serial % 2 == 0 => task.ack(),
+                    Ok(task) => {
+                        task.split().1.detach();
+                        tube.complete_by_id(id).map(drop)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            Step::Bury(serial) => of(serial).0.bury(id(serial), "no"),
+            Step::Kick(serial) => of(serial).0.kick_task(id(serial)),
+            Step::Delete { task, by_force: true } => of(task).0.force_delete(id(task)),
+            Step::Delete { task, by_force: false } => of(task).0.delete(id(task)),
+            Step::Move(serial) => {
+                let tube = self.model.tasks[serial].tube;
+                tubes[tube].move_to(id(serial), &tubes[1 - tube]).apply()
+            }
+            Step::Depend(serial, earlier) => of(serial).0.depend(id(serial), [id(earlier)]),
+            Step::UndependAll(serial) => of(serial).0.undepend_all(id(serial)),
+            Step::CancelTree(serial) => {
+                let removed = queue.cancel_tree(id(serial))?;
+                assert_eq!(removed, self.model.tree(*serial).len() as u64);
+                Ok(())
+            }
+            Step::Checkpoint => queue.checkpoint(),
+            Step::Tick => queue.tick(),
+        }
+    }
+
+    /// What the queue shows. Its own check finds nothing.
+    fn look(&mut self, queue: &Queue, tubes: &[Tube; 2]) -> Seen {
+        queue.tick().unwrap();
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+        let mut found: Vec<(Serial, usize, TaskInfo)> = Vec::new();
+        for (number, tube) in tubes.iter().enumerate() {
+            for state in [
+                State::Ready,
+                State::Delayed,
+                State::Blocked,
+                State::Taken,
+                State::Buried,
+                State::Done,
+            ] {
+                for task in tube.tasks(state) {
+                    let task = task.unwrap();
+                    let serial = Serial::from_be_bytes(task.payload[..].try_into().unwrap());
+                    self.ids.insert(serial, task.id);
+                    found.push((serial, number, task));
+                }
+            }
+        }
+        let serials: BTreeMap<TaskId, Serial> =
+            self.ids.iter().map(|(serial, id)| (*id, *serial)).collect();
+        let mut seen = Seen::new();
+        for (serial, tube, task) in found {
+            let earlier = queue.dependencies(task.id).unwrap();
+            let mut earlier: Vec<_> = earlier.iter().map(|id| serials[id]).collect();
+            earlier.sort_unstable();
+            let shown = (tube, task.state, task.dependencies.count, earlier);
+            assert!(seen.insert(serial, shown).is_none(), "task {serial} is there twice");
+        }
+        seen
+    }
+
+    /// The same by the model.
+    fn expected(model: &Model) -> Seen {
+        let of = |task: &Task| {
+            let mut earlier: Vec<_> = task.open.keys().chain(&task.met).copied().collect();
+            earlier.sort_unstable();
+            (task.tube, task.state, task.open.len() as u64, earlier)
+        };
+        model.tasks.iter().map(|(serial, task)| (*serial, of(task))).collect()
+    }
+
+    /// What a step that did not return may have left. A cancel of a tree works in steps, from the
+    /// last tasks on.
+    fn after(&self, step: &Step, seen: &Seen) -> Model {
+        let mut after = self.model.clone();
+        match step {
+            Step::CancelTree(root) => {
+                let tree = self.model.tree(*root);
+                let gone = |serial: &Serial| tree.contains(serial) && !seen.contains_key(serial);
+                for task in after.tasks.iter().filter(|(serial, _)| !gone(serial)) {
+                    let left = task.1.open.keys().any(gone);
+                    assert!(!left, "{} waits for one that was removed before it", task.0);
+                }
+                after.tasks.retain(|serial, _| !gone(serial));
+            }
+            step => drop(after.apply(step)),
+        }
+        after
+    }
+}
+
+/// A task that was claimed when the process died is ready again, however long it was to wait.
+fn ended(step: &Step, model: &mut Model) {
+    if let Step::Complete(serial) = step
+        && let Some(task) = model.tasks.get_mut(serial).filter(|it| it.state == State::Delayed)
+    {
+        (task.state, task.is_late) = (State::Ready, false);
+    }
+}
+
+fn own((serial, task): (&Serial, &SeenTask)) -> (Serial, SeenTask) {
+    (*serial, task.clone())
+}
+
+fn play(seed: u64) {
+    let (disk, rng) = (SimDisk::new(seed), Rng::new(seed));
+    let durability = [Durability::Durable, Durability::Relaxed][(seed % 2) as usize];
+    let (model, ids) = (Model::default(), BTreeMap::new());
+    let mut story = Story { disk, rng, durability, model, ids, trace: Vec::new() };
+    let mut cut_off: Option<Step> = None;
+    for generation in 0..=GENERATIONS {
+        story.disk.plan(Fault::None);
+        let (queue, tubes) = story.open();
+        let seen = story.look(&queue, &tubes);
+        let mut models = vec![story.model.clone()];
+        if let Some(step) = cut_off.take() {
+            let mut claimed = story.model.clone();
+            ended(&step, &mut claimed);
+            models.extend([claimed, story.after(&step, &seen)]);
+        }
+        let found = models.iter().find(|model| Story::expected(model) == seen);
+        let found = found.unwrap_or_else(|| {
+            let first = Story::expected(&models[0]);
+            let shows = seen.iter().filter(|(serial, task)| first.get(serial) != Some(task));
+            let lacks = first.iter().filter(|(serial, task)| seen.get(serial) != Some(task));
+            let (shows, lacks): (Seen, Seen) = (shows.map(own).collect(), lacks.map(own).collect());
+            let trace = story.trace.join("\n");
+            panic!("seed {seed}: {trace}\nthe queue has {shows:?}, expected {lacks:?}");
+        });
+        story.model = found.clone();
+        story.model.next = story.ids.keys().next_back().map_or(0, |last| last + 1);
+        if generation == GENERATIONS {
+            break;
+        }
+        let at = 1 + story.rng.below(100);
+        story.disk.plan(Fault::Die(at));
+        for _ in 0..STEPS {
+            let Some(step) = story.draw() else { continue };
+            story.trace.push(format!("{} {step:?}", story.model.next));
+            let mut after = story.model.clone();
+            let expected = after.apply(&step);
+            match story.run(&queue, &tubes, &step) {
+                Err(_) if story.disk.is_dead() => {
+                    cut_off = Some(step);
+                    break;
+                }
+                answer => {
+                    let answer = answer.map_err(|error| error.kind());
+                    assert_eq!(answer, expected, "seed {seed}: {step:?}");
+                }
+            }
+            if expected.is_ok() {
+                story.model = after;
+            }
+        }
+        story.trace.push("crash".into());
+        // A power cut takes back relaxed changes, which the model does not know.
+        match durability == Durability::Relaxed || story.rng.one_in(2) {
+            true => story.disk.kill(),
+            false => story.disk.cut_power(),
+        }
+        drop((tubes, queue));
+    }
+}
+
+#[test]
+fn a_crash_leaves_no_task_waiting_for_what_has_ended() {
+    seeds(SEEDS).for_each(play);
+}
