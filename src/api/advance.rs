@@ -5,11 +5,14 @@ use crate::api::lease::{Lease, Task};
 use crate::api::queue_inner::QueueInner;
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
+use crate::engine::dependencies::{AfterTasks, FoundTasks};
 use crate::engine::moves::{Move, Which};
 use crate::engine::update::Changes;
 use crate::words::backoff::Backoff;
+use crate::words::dependency::On;
 use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::EDGES_OF_OP;
 use crate::words::macros::{debug, setters};
 use crate::words::sync::Arc;
 use crate::words::task::TaskId;
@@ -65,7 +68,11 @@ impl<T: ?Sized> Task<T> {
     /// # Errors
     /// As [`advance`](Task::advance); [`Unsupported`](ErrorKind::Unsupported) for a term that the
     /// kind of `next` does not allow; [`TooLarge`](ErrorKind::TooLarge) for a result of more than
-    /// 16 KiB.
+    /// 16 KiB. With tasks that it comes [after](Advance::after) also
+    /// [`TaskNotFound`](ErrorKind::TaskNotFound) for an id that was never given;
+    /// [`Cycle`](ErrorKind::Cycle) if one of them is the task or waits for it;
+    /// [`TooDeep`](ErrorKind::TooDeep) if more than 1000 edges are before them;
+    /// [`Invalid`](ErrorKind::Invalid) for more than 256 of them.
     pub fn advance_with<U: ?Sized>(&mut self, next: &Tube<U>, terms: Advance<'_>) -> Result<()> {
         self.lease.advance_with(next, terms)
     }
@@ -115,13 +122,32 @@ impl TicketHandle {
         terms: Advance<'_>,
         run: impl FnOnce(&Move<'_>, Durability) -> Result<()>,
     ) -> Result<()> {
-        let Advance { delay, priority, result } = terms;
+        let Advance { delay, priority, result, after } = terms;
+        let (tasks, found);
+        let after = match after.is_empty() {
+            true => None,
+            false => {
+                (tasks, found) = self.earlier(after).map_err(|it| self.named(it, "advance"))?;
+                Some((&tasks, &found))
+            }
+        };
         let changes = Changes { delay, priority, ..Changes::default() };
         let which = Which::Held(self.ticket, result);
         let done = next
             .receiving((&self.hold, self.number), which, changes)
-            .and_then(|op| run(&op, self.durability));
+            .and_then(|op| run(&Move { after, ..op }, self.durability));
         done.map_err(|error| self.named(error, "advance"))
+    }
+
+    /// The tasks that the next step comes after, and where they are.
+    fn earlier(&self, tasks: &[TaskId]) -> Result<(AfterTasks, FoundTasks)> {
+        if tasks.len() > EDGES_OF_OP {
+            let text = format!("a step comes after at most {EDGES_OF_OP} tasks");
+            return Err(Error::new(ErrorKind::Invalid).because(text));
+        }
+        let found = self.hold.core.find_all(tasks)?;
+        let tasks = tasks.iter().map(|id| (*id, On::Success)).collect();
+        Ok((AfterTasks { is_given: true, tasks, ..AfterTasks::NONE.clone() }, found))
     }
 }
 
@@ -152,7 +178,7 @@ impl<T: ?Sized> Tube<T> {
         // What is due here makes room.
         self.hold.core.catch_up(self.number)?;
         let others_wait = self.hold.core.room.has_waiters(self.number);
-        Ok(Move { from, to: self.number, which, changes, others_wait })
+        Ok(Move { from, to: self.number, which, changes, others_wait, after: None })
     }
 }
 

@@ -8,6 +8,7 @@ use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
+use crate::engine::find_tasks::FindTasks;
 use crate::engine::held_verb::VerbWithPayload;
 use crate::engine::replace::Replacement;
 use crate::engine::settle::Adding;
@@ -188,10 +189,7 @@ impl<T: ?Sized, P> NewTask<'_, T, P> {
     where
         P: Payloads<T>,
     {
-        let find = |_: &[TaskId]| {
-            let text = "after in a transaction; put the task after the commit";
-            Err(Error::new(ErrorKind::Unsupported).because(text))
-        };
+        let find = |ids: &[TaskId]| tx.session.run(&FindTasks { ids });
         self.submit_after(find, |tube, op| {
             tx.same_queue(&tube.hold)?;
             tx.session.run(op)
@@ -201,10 +199,13 @@ impl<T: ?Sized, P> NewTask<'_, T, P> {
 
 impl<T: ?Sized> NewTask<'_, T> {
     /// Puts the task inside a transaction: it can be taken after the commit. Never waits for room.
+    /// It may come after at most 256 others, also after those that the transaction puts.
     ///
     /// # Errors
-    /// As [`put`](NewTask::put); [`Invalid`](ErrorKind::Invalid) if the transaction is of another
-    /// queue.
+    /// As [`put`](NewTask::put); [`TooLarge`](ErrorKind::TooLarge) if it comes [after
+    /// others](NewTask::after) that are looked for in too many tubes, so that their number times
+    /// that of the tubes is above 16 384; [`Invalid`](ErrorKind::Invalid) if the transaction is of
+    /// another queue.
     pub fn put_in(self, tx: &Transaction<'_>) -> Result<TaskId> {
         one(&self.run_in(tx)?).map(|put| put.id)
     }

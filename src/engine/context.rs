@@ -174,6 +174,11 @@ impl<'a> OpContext<'a> {
         self.draw(Numbers::of_ids(1)).ids
     }
 
+    /// The first id that has not been given to a task.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.numbers.next.ids
+    }
+
     /// Draws so many consecutive ids. Returns the first.
     pub(crate) fn ids(&mut self, count: u64) -> u64 {
         self.draw(Numbers::of_ids(count)).ids

@@ -1,5 +1,5 @@
-//! A task that is put again after other tasks than before: the edges that it has had go, and new
-//! ones come, in one step. No task may come to wait for itself.
+//! A task that is put again after other tasks than before, or whose next step comes after some: the
+//! edges that it has had go, and new ones come, in one step. No task may come to wait for itself.
 
 use crate::engine::context::OpContext;
 use crate::engine::dependencies::{AfterTasks, FoundTasks, NewEdges, block, count, some_of};
@@ -41,9 +41,8 @@ impl EdgeExchange {
             false => Vec::new(),
         };
         if held.len() > EDGES_OF_OP {
-            let text = format!(
-                "it comes after more than {EDGES_OF_OP} tasks; a put again replaces no more"
-            );
+            let text =
+                format!("it comes after more than {EDGES_OF_OP} tasks; one step replaces no more");
             return Err(Error::new(ErrorKind::TooLarge).because(text).on_task(id));
         }
         let mut left = CYCLE_EDGES_MAX;

@@ -61,6 +61,7 @@ pub(crate) mod timeout;
 pub(crate) mod by_id;
 pub(crate) mod update;
 pub(crate) mod dependencies;
+pub(crate) mod find_tasks;
 pub(crate) mod edge_exchange;
 pub(crate) mod depend;
 pub(crate) mod linked;

@@ -60,7 +60,7 @@ impl Op for MoveFailed<'_> {
             let length = self.bytes_of(ctx, *from, *id)?;
             let (which, changes) = (Which::ById(*id), Changes::default());
             let others_wait = self.others_wait;
-            let step = Move { from: *from, to: self.to, which, changes, others_wait };
+            let step = Move { from: *from, to: self.to, which, changes, others_wait, after: None };
             match length.map(|length| step.decide(ctx).map(|()| length)) {
                 // It has left the group, or is damaged.
                 None => {}

@@ -3,7 +3,7 @@
 //! unless it gets another one: then no piece of it is written again.
 
 use crate::engine::context::{Op, OpContext, damaged};
-use crate::engine::dependencies::FoundTasks;
+use crate::engine::dependencies::{AfterTasks, FoundTasks};
 use crate::engine::edge_exchange::EdgeExchange;
 use crate::engine::new_row::NewRow;
 use crate::engine::replace::Replacement;
@@ -34,6 +34,8 @@ pub(crate) struct Move<'a> {
     pub(crate) changes: Changes,
     /// Puts wait for room in the other tube, and what there is belongs to them.
     pub(crate) others_wait: bool,
+    /// The tasks that its next step comes after, and where they are.
+    pub(crate) after: Option<(&'a AfterTasks, &'a FoundTasks)>,
 }
 
 /// Which task is moved.
@@ -188,18 +190,21 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// Other edges, if a put gives some.
+    /// Other edges, if a put or the next step gives some.
     fn exchange(
         &self,
         ctx: &OpContext<'_>,
         old: &TaskRef<'_>,
         of: (&TubeEntry, TaskId),
     ) -> Result<Option<EdgeExchange>> {
-        let Which::Again(_, _, NewRow { extras: Some(extras), .. }, found) = self.which else {
-            return Ok(None);
+        let given = match self.which {
+            Which::Again(_, _, NewRow { extras: Some(extras), .. }, found) => {
+                let after = extras.after.as_ref().filter(|after| after.is_given);
+                after.map(|after| (after, found))
+            }
+            _ => self.after,
         };
-        let after = extras.after.as_ref().filter(|after| after.is_given);
-        after.map(|after| EdgeExchange::of(ctx, old, of, (after, found))).transpose()
+        given.map(|given| EdgeExchange::of(ctx, old, of, given)).transpose()
     }
 
     /// One that waits for others goes on waiting, and for its time if it was put with one.

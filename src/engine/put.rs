@@ -401,7 +401,7 @@ impl PutTasks<'_> {
         let number = number.unwrap_or_else(|| ctx.id());
         let (which, changes) = (Which::Again(id, number, task, self.found()), task.changes());
         let (to, others_wait) = (self.tube, self.others_wait);
-        let step = Move { from: named.tube, to, which, changes, others_wait };
+        let step = Move { from: named.tube, to, which, changes, others_wait, after: None };
         let payload = self.payload_of(task, staged.map(|staged| staged.payload));
         step.decide_on(ctx, Some(&payload))?;
         let id = if is_new { TaskId::new(number) } else { id };

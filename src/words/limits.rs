@@ -99,6 +99,8 @@ pub(crate) const SWEEP_TASKS_FULL: usize = 8;
 pub(crate) const TRIMMED_MAX: usize = 4;
 /// Edges that one op adds to a task; more are written in turns.
 pub(crate) const EDGES_OF_OP: usize = 256;
+/// Looks into a tube for a task, in a transaction: its lock is held meanwhile.
+pub(crate) const LOOKS_IN_TRANSACTION: usize = 1 << 14;
 /// Edges of one task to those that it comes after.
 pub(crate) const EDGES_MAX: usize = 100_000;
 /// Edges of the tasks of a batch together.

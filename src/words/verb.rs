@@ -124,12 +124,38 @@ pub struct Advance<'a> {
     pub(crate) delay: Option<Duration>,
     pub(crate) priority: Option<i64>,
     pub(crate) result: Option<&'a [u8]>,
+    pub(crate) after: &'a [TaskId],
 }
 
 impl<'a> Advance<'a> {
     /// At once, with its priority, and without a result.
     pub const fn new() -> Self {
-        Self { delay: None, priority: None, result: None }
+        Self { delay: None, priority: None, result: None, after: &[] }
+    }
+
+    /// The next step waits for the success of these tasks, at most 256, as one that is put
+    /// [after](crate::NewTask::after) them does; held if they end otherwise. What the step before
+    /// has waited for is not among its [dependencies](crate::Queue::dependencies) any more.
+    ///
+    /// ```
+    /// use tubewell::{Advance, Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (parse, store) = (queue.tube("parse")?, queue.tube("store")?);
+    /// let page = parse.put(b"a page")?;
+    /// let mut task = parse.take()?;
+    /// let image = parse.put(b"an image of it")?;
+    /// task.advance_with(&store, Advance::new().after(&[image]))?;
+    /// assert_eq!(store.peek(page)?.state, State::Blocked);
+    /// parse.take()?.ack()?;
+    /// assert_eq!(store.take()?.id(), page);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub const fn after(mut self, tasks: &'a [TaskId]) -> Self {
+        self.after = tasks;
+        self
     }
 
     /// Ready after this long, in [queue time](crate#time). The delay is added to the ttl.

@@ -3,8 +3,8 @@
 use crate::{kind, secs, still};
 use std::error::Error;
 use tubewell::{
-    Conflict, ErrorKind, ManualClock, Orphaned, Queue, Retention, State, TaskId, Tube, TubeKind,
-    TubeOptions,
+    Advance, Conflict, ErrorKind, ManualClock, Orphaned, Queue, Retention, State, TaskId, Tube,
+    TubeKind, TubeOptions,
 };
 
 fn queue() -> (Queue, Tube, ManualClock) {
@@ -330,5 +330,103 @@ fn a_move_says_when_a_blocked_task_becomes_ready() {
     assert!(tube.complete_by_id(parent).unwrap());
     let states = [kept, ended, plain].map(|id| state(&queue, id).unwrap());
     assert_eq!(states, [State::Delayed, State::Ready, State::Ready]);
+    is_sound(&queue);
+}
+
+/// What a transaction puts may come after what it puts, and after what it ends.
+#[test]
+fn a_transaction_puts_tasks_after_others() {
+    let (queue, tube, _) = queue();
+    let other = queue.tube("other").unwrap();
+    let done = tube.put(b"done").unwrap();
+    let mut held = tube.take().unwrap();
+    let moved = tube.put(b"moved").unwrap();
+    tube.move_to(moved, &other).apply().unwrap();
+    let (first, second) = queue
+        .transact(|tx| {
+            let first = tube.put_in(tx, b"first")?;
+            let second = other.task(b"second").after([first, done, moved]).put_in(tx)?;
+            tx.ack(&mut held)?;
+            Ok::<_, tubewell::Error>((first, second))
+        })
+        .unwrap();
+    assert_eq!(tube.peek(first).unwrap().dependents.first, [second]);
+    assert_eq!(other.peek(second).unwrap().dependencies.first, [moved, first]);
+    is_sound(&queue);
+    assert!(tube.complete_by_id(first).unwrap());
+    assert!(other.complete_by_id(moved).unwrap());
+    assert_eq!(state(&queue, second), Some(State::Ready));
+
+    // One that is not committed leaves no edge.
+    let root = tube.put(b"root").unwrap();
+    let refused: tubewell::Result<()> = queue.transact(|tx| {
+        tube.task(b"c").after([root]).put_in(tx).unwrap();
+        Err("no")
+    });
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Rejected);
+    assert_eq!(tube.peek(root).unwrap().dependents.count, 0);
+    let refused = queue.transact(|tx| {
+        let missing = tube.task(b"c").after([TaskId::new(1 << 40)]).put_in(tx).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::TaskNotFound);
+        let many = tube.task(b"c").after(vec![root; 257].into_iter().chain([done])).put_in(tx);
+        assert!(many.is_ok(), "one id counts once");
+        Err::<(), _>("no")
+    });
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Rejected);
+    is_sound(&queue);
+}
+
+/// The lock of a transaction is held while it looks for the tasks.
+#[test]
+fn a_transaction_looks_for_tasks_in_so_many_tubes() {
+    let (queue, tube, _) = queue();
+    let gone = tube.put_many(vec![&b"p"[..]; 200]).unwrap();
+    assert_eq!(tube.delete_many(&gone).unwrap(), 200);
+    for number in 0..100 {
+        queue.tube(&format!("t{number}")).unwrap().put(b"x").unwrap();
+    }
+    let put = |ids: &[TaskId]| {
+        queue.transact(|tx| tube.task(b"c").after(ids.iter().copied()).put_in(tx).map(drop))
+    };
+    put(&gone[..100]).unwrap();
+    let refused = put(&gone).unwrap_err().into_source().unwrap();
+    let refused = refused.downcast_ref::<tubewell::Error>().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::TooLarge);
+    tube.task(b"c").after(gone).put().unwrap();
+    assert_eq!(tube.stats().unwrap().ready, 2);
+}
+
+/// The next step of a task waits for others; a refusal leaves the task with its holder.
+#[test]
+fn the_next_step_of_a_task_may_wait_for_others() {
+    let (queue, tube, _) = queue();
+    let next = queue.tube("next").unwrap();
+    let earlier = tube.put(b"earlier").unwrap();
+    assert!(tube.complete_by_id(earlier).unwrap());
+    let id = tube.task(b"step").after([earlier]).put().unwrap();
+    let mut task = tube.take().unwrap();
+    let [first, second] = [tube.put(b"a").unwrap(), tube.put(b"b").unwrap()];
+    let later = tube.task(b"later").after([id]).put().unwrap();
+    for (after, kind) in [
+        (vec![TaskId::new(1 << 40)], ErrorKind::TaskNotFound),
+        (vec![id], ErrorKind::Cycle),
+        (vec![later], ErrorKind::Cycle),
+        (vec![first; 257], ErrorKind::Invalid),
+    ] {
+        let refused = task.advance_with(&next, Advance::new().after(&after)).unwrap_err();
+        assert_eq!((refused.kind(), state(&queue, id)), (kind, Some(State::Taken)));
+    }
+    let both = [first, second];
+    let terms = Advance::new().after(&both).delay(secs(60)).result(b"r");
+    task.advance_with(&next, terms).unwrap();
+    let step = next.peek(id).unwrap();
+    assert_eq!((step.state, step.dependencies.count), (State::Blocked, 2));
+    assert_eq!(state(&queue, later), Some(State::Blocked), "an advance is no end");
+    is_sound(&queue);
+    assert!(tube.complete_by_id(first).unwrap());
+    assert!(tube.complete_by_id(second).unwrap());
+    assert_eq!(state(&queue, id), Some(State::Delayed));
+    assert!(next.complete_by_id(id).unwrap());
+    assert_eq!(state(&queue, later), Some(State::Ready));
     is_sound(&queue);
 }
