@@ -153,7 +153,7 @@ fn cascade(
         gone: there.is_none(),
     };
     let is_guess = work.is_none();
-    let work = work.unwrap_or(CascadeRow { ended: lost, tube: 0, from: 0 });
+    let work = work.unwrap_or(CascadeRow { ended: lost, tube: 0, from: 0, buried_to: u64::MAX });
     let mut rows = Scan::prefixed(key::edges_in(Direction::Dependent, run, id, false));
     rows.skip_to(key::edge(Direction::Dependent, run, (id, TaskId::new(work.from)), false));
     let (mut looked, mut met, mut gone) = (0, 0, 0);
@@ -170,7 +170,11 @@ fn cascade(
         if edges::tube_of(ctx, edge.tube, later)? == 0 {
             continue;
         }
-        let told = part(ctx, |ctx| match fate(&edge, work.ended) {
+        let ended = work.ended_for(later);
+        if ended == TaskEnds::default() {
+            continue;
+        }
+        let told = part(ctx, |ctx| match fate(&edge, ended) {
             Fate::Stays => Ok(Told::Later),
             // Whether it has succeeded is not known: no task is removed for that.
             Fate::Cancelled if is_guess => Ok(Told::Later),

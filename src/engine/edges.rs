@@ -91,13 +91,15 @@ pub(crate) fn begin_cascade(
 ) -> Result<()> {
     let at = key::work(Work::Cascade, scope(run), id);
     let before = ctx.row(&at)?.and_then(|(_, row)| row);
-    let before = before.as_deref().and_then(CascadeRow::decode).unwrap_or_default().ended;
+    let before = before.as_deref().and_then(CascadeRow::decode).unwrap_or_default();
+    let buried_to = if ended.buried { ctx.next_id() } else { before.buried_to };
+    let before = before.ended;
     let ended = TaskEnds {
         done: ended.done || before.done,
         buried: ended.buried || before.buried,
         gone: ended.gone || before.gone,
     };
-    set_work(ctx, at, CascadeRow { ended, tube, from: 0 }.encode())
+    set_work(ctx, at, CascadeRow { ended, tube, from: 0, buried_to }.encode())
 }
 
 /// Begins the removal of the edges of a task to those that it came after.

@@ -523,7 +523,7 @@ fn every_fault_has_its_line() {
         ("the task has not ended so", |rows| {
             let ((earlier, _), _) = key::of_edge(&rows.keys(Tag::Dependent)[0]).unwrap();
             let ended = TaskEnds { done: true, ..TaskEnds::default() };
-            let work = CascadeRow { ended, tube: 1, from: 0 };
+            let work = CascadeRow { ended, tube: 1, from: 0, buried_to: 0 };
             rows.set(key::work(Work::Cascade, Run::QUEUE, earlier), work.encode());
         }),
         ("the task has not ended", |rows| {

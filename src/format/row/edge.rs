@@ -59,6 +59,9 @@ pub(crate) struct CascadeRow {
     pub(crate) tube: u32,
     /// The task to continue with.
     pub(crate) from: u64,
+    /// The tasks with lower ids are told that it was buried. A later one was put when it was kicked
+    /// again.
+    pub(crate) buried_to: u64,
 }
 
 impl CascadeRow {
@@ -66,8 +69,14 @@ impl CascadeRow {
         let TaskEnds { done, buried, gone } = self.ended;
         let bits = u8::from(done) | u8::from(buried) << 1 | u8::from(gone) << 2;
         let mut row = Packer::new();
-        row.u8(bits).u32(self.tube).u64(self.from);
+        row.u8(bits).u32(self.tube).u64(self.from).u64(self.buried_to);
         row.done()
+    }
+
+    /// How it has ended for this task.
+    pub(crate) fn ended_for(&self, later: TaskId) -> TaskEnds {
+        let buried = self.ended.buried && later.get() < self.buried_to;
+        TaskEnds { buried, ..self.ended }
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
@@ -75,8 +84,8 @@ impl CascadeRow {
         let bits = rest.u8().filter(|bits| (1..8).contains(bits))?;
         let bit = |at: u8| bits & 1 << at != 0;
         let ended = TaskEnds { done: bit(0), buried: bit(1), gone: bit(2) };
-        let (tube, from) = (rest.u32()?, rest.u64()?);
-        rest.end(Self { ended, tube, from })
+        let (tube, from, buried_to) = (rest.u32()?, rest.u64()?, rest.u64()?);
+        rest.end(Self { ended, tube, from, buried_to })
     }
 }
 

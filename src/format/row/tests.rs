@@ -603,12 +603,13 @@ fn golden_edges() {
     }
     let ends = [(true, false, false, "01"), (false, true, false, "02"), (true, false, true, "05")];
     for (done, buried, gone, bits) in ends {
-        let row = CascadeRow { ended: TaskEnds { done, buried, gone }, tube: 7, from: 9 };
-        assert_eq!(hex(&row.encode()), format!("{bits}000000070000000000000009"));
+        let ended = TaskEnds { done, buried, gone };
+        let row = CascadeRow { ended, tube: 7, from: 9, buried_to: 11 };
+        assert_eq!(hex(&row.encode()), format!("{bits}000000070000000000000009000000000000000b"));
         assert_eq!(CascadeRow::decode(&row.encode()), Some(row));
     }
-    assert_eq!(CascadeRow::decode(&[0; 13]), None);
-    assert_eq!(CascadeRow::decode(&[8, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]), None);
+    assert_eq!(CascadeRow::decode(&[0; 21]), None);
+    assert_eq!(CascadeRow::decode(&[&[8][..], &[0; 20]].concat()), None);
     let row = LinkingRow { counts, is_cancelled: true };
     assert_eq!(hex(&row.encode()), "000000020000000301");
     assert_eq!(LinkingRow::decode(&row.encode()), Some(row));

@@ -12,7 +12,7 @@ use crate::format::{Range, Tag, View};
 use crate::runtime::commit::Attempts;
 use crate::runtime::shared::Shared;
 use crate::words::limits::EDGES_OF_STEP;
-use crate::{Conflict, Durability, Orphaned, Queue, Retention, State, TaskId, Tube};
+use crate::{Conflict, Durability, Orphaned, Queue, Reason, Retention, State, TaskId, Tube};
 use crate::{TubeOptions, WhyNot};
 
 /// Does an op, and nothing of the work after it.
@@ -246,4 +246,39 @@ fn a_kill_amid_a_long_put_leaves_nothing_of_it() {
     assert_eq!((summary.state, summary.dependencies.count), (State::Blocked, 600 - 3));
     assert_eq!(queue.check().unwrap(), [""; 0]);
     queue.close().unwrap();
+}
+
+/// A bury that was not told yet met tasks that were put after the kick: one that was to come after
+/// the failure went on, and one to be cancelled by it was gone.
+#[test]
+fn a_bury_concerns_no_task_that_is_put_after_the_kick() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let (core, parent) = (&tube.hold.core, tube.put(b"p").unwrap());
+    let puts = || {
+        let puts = [Orphaned::Hold, Orphaned::Cancel, Orphaned::Ignore];
+        let success = puts.map(|it| tube.task(b"c").after([parent]).orphaned(it).put().unwrap());
+        let failure = tube.task(b"c").after_failure([parent]).put().unwrap();
+        let any = tube.task(b"c").after_any_end([parent]).put().unwrap();
+        [success.to_vec(), vec![failure, any]].concat()
+    };
+    let states = |ids: &[TaskId]| -> Vec<_> {
+        ids.iter().map(|id| tube.peek(*id).ok().map(|task| task.state)).collect()
+    };
+    let (before, blocked) = (puts(), [Some(State::Blocked); 5]);
+    assert!(alone(
+        core,
+        &Tool { verb: Verb::Bury(Reason::Buried("no".into())), ..complete(&tube, parent) }
+    ));
+    // Nothing is due, so that the kick follows no end.
+    tube.kick_task(parent).unwrap();
+    let after = puts();
+    assert_eq!((states(&before), states(&after)), (blocked.to_vec(), blocked.to_vec()));
+    queue.tick().unwrap();
+    let ready = Some(State::Ready);
+    assert_eq!(states(&before), [Some(State::Blocked), None, ready, ready, ready]);
+    assert_eq!(states(&after), blocked);
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+    assert!(tube.complete_by_id(parent).unwrap());
+    assert_eq!(states(&after), [ready, ready, ready, Some(State::Blocked), ready]);
 }

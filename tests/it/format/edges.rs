@@ -34,7 +34,7 @@ impl Bytes<'_> {
             6 => {
                 let ended = self.u8()?;
                 ensure((1..8).contains(&ended), || format!("ended as {ended}"))?;
-                let (tube, _from) = (self.u32()?, self.u64()?);
+                let (tube, _from, _buried_to) = (self.u32()?, self.u64()?, self.u64()?);
                 [u32::from(ended), tube, 0]
             }
             8 => [self.u32()?, self.u32()?, u32::from(self.flags(1)?)],
