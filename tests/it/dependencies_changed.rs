@@ -339,14 +339,14 @@ fn a_transaction_puts_tasks_after_others() {
     let (queue, tube, _) = queue();
     let other = queue.tube("other").unwrap();
     let done = tube.put(b"done").unwrap();
-    let mut held = tube.take().unwrap();
+    let held = tube.take().unwrap();
     let moved = tube.put(b"moved").unwrap();
     tube.move_to(moved, &other).apply().unwrap();
     let (first, second) = queue
         .transact(|tx| {
             let first = tube.put_in(tx, b"first")?;
             let second = other.task(b"second").after([first, done, moved]).put_in(tx)?;
-            tx.ack(&mut held)?;
+            tx.ack(&held)?;
             Ok::<_, tubewell::Error>((first, second))
         })
         .unwrap();
