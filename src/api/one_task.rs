@@ -15,8 +15,8 @@ setters! {
 
     /// Under the caller's own key, which one task of the tube can have until it is finished or
     /// gone, also while it is buried: a task that failed for good keeps its key until it is kicked,
-    /// deleted or replaced. [`TubeOptions::unique`] may say otherwise. 1 to 255 bytes without
-    /// control characters.
+    /// deleted or replaced. [`unique`](crate::TubeOptions::unique) may say otherwise. 1 to 255
+    /// bytes without control characters.
     key(key: &'a str) => row.key = Some(key);
 
     /// What to do if a task has the key. Default: [`Conflict::Keep`]. It has no effect without a

@@ -139,6 +139,17 @@ pub(crate) fn file(
     Ok(())
 }
 
+/// Counts a task that a repair buries, whatever it was before.
+pub(crate) fn failure(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
+    if tube.row.options.keep_days == 0 || ctx.is_full() {
+        return Ok(());
+    }
+    let day = day_of(ctx.now.queue);
+    begin(ctx, tube, day)?;
+    add(ctx, tube, day, DayItem::Failure);
+    Ok(())
+}
+
 fn add(ctx: &mut OpContext<'_>, tube: &TubeEntry, day: u32, item: DayItem) {
     ctx.draft.rows.days.push(DayEntry { run: tube.run(), day, item });
 }

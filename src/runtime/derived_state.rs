@@ -245,9 +245,11 @@ impl DerivedState {
         }
         if let Some(state) = self.tubes.get_mut(&number) {
             let same_run = state.tube.run() == row.run;
+            if !same_run || state.tube.row.options.keep_days != row.options.keep_days {
+                // Its rows may be removed now.
+                state.tube.day = None;
+            }
             state.tube.row = row;
-            // Its rows may be removed now.
-            state.tube.day = None;
             if !same_run {
                 (state.tube.border, state.stalled) = (border, 0);
                 self.set_bound(number, NextDue::NONE);

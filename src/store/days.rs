@@ -4,12 +4,13 @@
 //! record that has it, and a record before the anchor is never replayed.
 
 use super::base::Base;
+use super::day_sums::DaySums;
 use super::view::Rows;
 use super::{Store, StoreFailure};
 use crate::format::key::{self, Key, Run, Tag};
 use crate::format::layer::{Layer, WriteSet};
 use crate::format::pack::Unpacker;
-use crate::format::row::{DayDelta, DayEntry, DayItem, DayRow};
+use crate::format::row::{DayEntry, DayItem, DayRow};
 use crate::format::{Range, RowOp, Value, View};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::{DAYS_COLLECTED_MAX, DAYS_COLLECTED_PART, DAYS_REPLAYED_MAX};
@@ -97,7 +98,8 @@ impl Store {
     pub(super) fn collect_days(&mut self, writes: &mut WriteSet) {
         writes.days.drain(..).for_each(|entry| self.rows.days.add(entry));
         let days = self.rows.days.days.len();
-        let bytes_max = self.config.journal_bytes / DAYS_COLLECTED_PART;
+        let journal = self.ring.as_ref().map_or(self.config.journal_bytes, |ring| ring.size);
+        let bytes_max = journal / DAYS_COLLECTED_PART;
         if days > DAYS_COLLECTED_MAX || self.rows.days.carry_bytes > bytes_max {
             // After an error they stay collected, and who needs the rows gets the error.
             let _ = self.write_days();
@@ -112,15 +114,15 @@ impl Store {
         entries: &[DayEntry],
     ) -> Result<(), StoreFailure> {
         self.write_days().map_err(StoreFailure::Refused)?;
-        for entry in entries {
-            let at: Key = key::day(entry.run, entry.day);
+        let mut sums = DaySums::default();
+        entries.iter().for_each(|entry| sums.add(*entry));
+        for ((run, day), sum) in &sums.days {
+            let at: Key = key::day(*run, *day);
             let read = match writes.get(&at) {
                 Some(op) => Ok(op.value().cloned()),
                 None => self.base().and_then(|base| self.rows.get(base, &at)),
             };
-            let mut one = DayDelta::default();
-            one.add(entry.item);
-            if let Some(row) = with(read, |row| row.add(&one)).map_err(StoreFailure::Refused)? {
+            if let Some(row) = with(read, |row| row.add(sum)).map_err(StoreFailure::Refused)? {
                 writes.write((at, RowOp::Change(row)));
             }
         }

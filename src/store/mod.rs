@@ -68,7 +68,7 @@ use crate::words::sync::Arc;
 pub(crate) use app_tables::is_app_table;
 use base::Base;
 pub(crate) use base_transaction::BaseTransaction;
-use carry::{Burden, Load, RECORD_PART};
+use carry::{Burden, Load};
 use checkpoint::CheckpointFailure;
 pub(crate) use checkpoint::Retired;
 pub(crate) use disk::{Access, Disk};
@@ -176,18 +176,16 @@ impl Store {
                 Some(ring) => {
                     let burden = if adds { Burden::Adds } else { Burden::of(layer) };
                     let carried = self.rows.carry_bytes();
-                    let mut load = Load::of(carried, ring.size, burden);
+                    let (mut load, mut growth) = (Load::of(carried, ring.size, burden), 0);
                     if !writes.days.is_empty() {
-                        let growth = self.rows.days.growth(&writes.days);
-                        if growth > ring.size / RECORD_PART {
-                            armed.disarm();
-                            return Err(StoreFailure::TooLarge);
-                        }
+                        // Those of a day together, though the op has changed between tubes.
+                        writes.days.sort_by_key(|entry| (entry.run, entry.day));
+                        growth = self.rows.days.growth(&writes.days);
                         load.carried += growth;
                     }
                     let durable = layer.iter().filter(|(key, _)| !is_temporary(key));
                     let reserves = meta.reserved != self.meta.reserved;
-                    ring.append(&meta, reserves, (durable, &writes.days), load)
+                    ring.append(&meta, reserves, durable, (&writes.days, growth), load)
                 }
                 None => Ok(self.number + 1),
             };

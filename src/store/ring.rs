@@ -155,7 +155,8 @@ impl Ring {
         &mut self,
         meta: &RecordMeta,
         reserves: bool,
-        (rows, days): (impl Iterator<Item = (&'a Key, &'a RowOp)>, &[DayEntry]),
+        rows: impl Iterator<Item = (&'a Key, &'a RowOp)>,
+        (days, growth): (&[DayEntry], u64),
         load: Load,
     ) -> Result<u64, WriteFault> {
         self.record.begin(meta, reserves);
@@ -172,6 +173,12 @@ impl Ring {
         }
         if !days.is_empty() {
             self.record.days(days);
+            // Both together, because a checkpoint makes no more room: it would be tried again
+            // without end.
+            if self.record.size() + growth > self.size / RECORD_PART {
+                self.record.shrink(BUFFER_KEPT);
+                return Err(WriteFault::TooLarge);
+            }
         }
         self.write(Some(load))
     }
@@ -332,8 +339,14 @@ mod tests {
             for _ in 0..10 {
                 let before = ring.last;
                 let load = Load { carried: 0, most: u64::MAX };
-                ring.append(&RecordMeta::default(), false, ([(&key, &op)].into_iter(), &[]), load)
-                    .unwrap();
+                ring.append(
+                    &RecordMeta::default(),
+                    false,
+                    [(&key, &op)].into_iter(),
+                    (&[], 0),
+                    load,
+                )
+                .unwrap();
                 let Span { start, end, .. } = ring.last;
                 if alone && end - start <= PAGE {
                     ring.journal.set_synced(ring.journal.written());

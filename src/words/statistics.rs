@@ -1,6 +1,7 @@
 //! Statistics of one day of a tube: how long its tasks waited and ran, and what became of them.
 //! Plain values; the engine says what is filed, and where.
 
+use crate::words::clock::instant;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -169,8 +170,8 @@ pub struct DayStatistics {
     pub day: u32,
     /// How long the tasks had been ready that were taken on this day: since the put, or since they
     /// last became ready again. A claim of a task that was not ready is not among them, nor a wait
-    /// of unknown length: that of a task which had come back before its tube kept statistics, or
-    /// was put into a group then.
+    /// of unknown length: that of a task which was ready before its tube kept statistics, unless it
+    /// was put plainly and not changed since.
     pub waits: Distribution,
     /// How long the tasks were held that were finished on this day, by an ack, a completion or an
     /// advance. One that was held for an unknown time is left out, as after an adoption.
@@ -203,7 +204,7 @@ impl DayStatistics {
 
     /// When the day begins.
     pub fn begins(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_secs(u64::from(self.day) * (DAY / SECOND))
+        instant(u64::from(self.day).saturating_mul(DAY))
     }
 }
 

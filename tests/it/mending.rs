@@ -6,7 +6,7 @@ use std::path::Path;
 use tubewell::{ErrorKind, Reason, State, TubeOptions};
 
 /// Flips a bit of each of these bytes in the base. Returns how many places there are.
-fn damage(path: &Path, text: &[u8]) -> usize {
+pub(crate) fn damage(path: &Path, text: &[u8]) -> usize {
     let base = path.join("base.redb");
     let mut bytes = fs::read(&base).unwrap();
     let places: Vec<_> =

@@ -2,7 +2,10 @@
 //! exactly once, whatever ends the process.
 
 use crate::format::assert_sound;
-use crate::{close_sound, home, killed, kind, lone_with, next, open, secs, state, still};
+use crate::mending::damage;
+use crate::{
+    close_sound, home, is_mended, killed, kind, lone_with, next, open, secs, state, still,
+};
 use std::collections::BTreeMap;
 use tubewell::{
     Advance, Backoff, Clock, Conflict, DayStatistics, Distribution, Durability, ErrorKind, Lapse,
@@ -950,4 +953,84 @@ fn any_steps(journal: u64) {
     drop(tubes);
     close_sound(queue);
     drop(dir);
+}
+
+/// A task that waits for another one said since when it was ready.
+#[test]
+fn a_wait_begins_when_a_task_waits_for_no_other_one_any_more() {
+    let ((_home, path), clock) = (home(), ManualClock::new());
+    let queue = Queue::builder().by_hand(true).clock(clock.clone()).open(path).unwrap();
+    let tube = queue.create_tube("t", keeping()).unwrap();
+    let parent = tube.put(b"p").unwrap();
+    let child = tube.task(b"c").after([parent]).put().unwrap();
+    clock.advance(secs(100));
+    assert_eq!(state(&tube, child), State::Blocked);
+    queue.flush().unwrap();
+    assert!(tube.complete_by_id(parent).unwrap());
+    clock.advance(secs(3));
+    tube.take().unwrap().ack().unwrap();
+    assert_eq!(used(&last(&tube).waits), [(3, 1)]);
+    tube.task(b"d").after([tube.put(b"p").unwrap()]).put().unwrap();
+    close_sound(queue);
+}
+
+/// A record and the rows of the days that it begins fit the journal each by itself and not
+/// together. A checkpoint made no room for it, and the take was tried again without end.
+#[test]
+fn a_take_from_many_tubes_that_begins_their_days_ends() {
+    let ((_home, path), (builder, clock)) = (home(), still());
+    let builder = builder.by_hand(true).durability(Durability::Relaxed);
+    let queue = builder.journal_bytes(512 << 10).open(path).unwrap();
+    let names: Vec<_> = (0..37).map(|tube| format!("t{tube}")).collect();
+    let tubes: Vec<_> =
+        names.iter().map(|name| queue.create_tube(name, keeping()).unwrap()).collect();
+    for most in (1340..=1470).step_by(26) {
+        clock.advance(secs(DAY));
+        tubes.iter().for_each(|tube| _ = tube.batch([[b'x'; 40]; 40]).put().unwrap());
+        queue.checkpoint().unwrap();
+        let taken = queue.tubes_of(&names).unwrap().take_many(most).unwrap();
+        assert_eq!(taken.len(), most);
+        let waits = tubes.iter().filter(|tube| !tube.days().unwrap().is_empty());
+        let waits = waits.map(|tube| last(tube).waits.count()).sum::<u64>();
+        assert_eq!(waits, most as u64);
+        drop(taken);
+        tubes.iter().for_each(|tube| _ = tube.truncate().unwrap());
+    }
+    drop(tubes);
+    close_sound(queue);
+}
+
+/// In turns from two tubes, in one record: each has one day.
+#[test]
+fn a_take_in_turns_from_two_tubes_begins_two_days() {
+    let ((_home, path), (builder, _)) = (home(), still());
+    let builder = builder.by_hand(true).durability(Durability::Relaxed);
+    let queue = builder.journal_bytes(1 << 20).open(path).unwrap();
+    let tubes = ["a", "b"].map(|name| queue.create_tube(name, keeping()).unwrap());
+    tubes.iter().for_each(|tube| _ = tube.batch([[b'x']; 50]).put().unwrap());
+    queue.checkpoint().unwrap();
+    let before = queue.space().unwrap().checkpoints;
+    let taken = queue.tubes_of(["a", "b"]).unwrap().round_robin().take_many(100).unwrap();
+    assert_eq!(taken.len(), 100);
+    assert_eq!(queue.space().unwrap().checkpoints, before, "there was room for two rows");
+    assert_eq!(tubes.each_ref().map(|tube| last(tube).waits.count()), [50, 50]);
+    close_sound(queue);
+}
+
+/// A task that a repair buries has failed.
+#[test]
+fn a_task_that_a_repair_buries_is_a_failure() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.create_tube("t", keeping()).unwrap();
+    let id = tube.put(b"payload one").unwrap();
+    queue.checkpoint().unwrap();
+    let (_copy, copy) = killed(&path);
+    assert!(damage(&copy, b"payload one") > 0);
+    let queue = open(&copy);
+    queue.repair().unwrap();
+    let tube = queue.tube("t").unwrap();
+    assert_eq!(state(&tube, id), State::Buried);
+    assert_eq!(numbers(&tube), [0, 0, 1, 1, 0]);
+    is_mended(&queue);
 }

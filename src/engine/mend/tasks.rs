@@ -9,7 +9,9 @@ use crate::engine::repair::{self, Repair};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{edges, history, kinds, lookup, position, reports, settle, state_rows, tags};
+use crate::engine::{
+    edges, history, kinds, lookup, position, reports, settle, state_rows, statistics, tags,
+};
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::row::{BuriedRow, DoneRow, PositionRow, TaskProgress, TaskRow, dropped_section};
 use crate::format::{Range, Tag, Value, View};
@@ -220,6 +222,7 @@ fn write_state(
     }
     let (from, to) = (known.state, Some(state.state()));
     if from != to && to == Some(State::Buried) {
+        statistics::failure(ctx, tube)?;
         let (tube, task, cause) = (tube.number, id, Cause::Bury);
         ctx.effects().changes.push(Change { tube, task, from, to, cause });
         transition::note_tracked(ctx, id)?;

@@ -41,6 +41,9 @@ impl TaskState {
             Self::Delayed(row) => (Self::undelayed(row, now), row.due, row.wall),
             state => (state.head().clone(), 0, false),
         };
-        Self::Blocked(BlockedRow { head, since: now.queue, due, wall })
+        let mut row = BlockedRow { head, since: now.queue, due, wall };
+        // It is ready since the end of its wait.
+        row.head.set_ready_since(None);
+        Self::Blocked(row)
     }
 }
