@@ -1,16 +1,21 @@
 //! The seeds of a test. Every loop over seeds uses this, so that `TUBEWELL_SEED=n` replays any of
-//! them. A failure names its seed.
+//! them, and `TUBEWELL_TIMES=n` runs n times as many. A failure names its seed.
 
 use std::ops::Range;
 
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
+}
+
 fn asked() -> Option<u64> {
-    let seed = std::env::var("TUBEWELL_SEED").ok()?;
-    Some(seed.parse().expect("TUBEWELL_SEED is a number"))
+    number("TUBEWELL_SEED")
 }
 
 /// This many seeds, or the one that the variable names.
 pub(super) fn seeds(count: u64) -> Seeds {
-    let left = asked().map_or(0..count, |seed| seed..seed + 1);
+    let all = count.saturating_mul(number("TUBEWELL_TIMES").unwrap_or(1));
+    let left = asked().map_or(0..all, |seed| seed..seed + 1);
     Seeds { left, last: None }
 }
 

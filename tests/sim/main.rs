@@ -1,6 +1,7 @@
 //! Randomised simulation. A script is drawn from a seed, run against the library and the model, and
 //! judged. `TUBEWELL_SEED=n` runs one seed of each test that uses seeds, and prints its script if
-//! it has one.
+//! it has one. The counts of seeds are what a run of all tests has time for; `TUBEWELL_TIMES=n`
+//! runs n times as many.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 #![allow(missing_docs, unreachable_pub)]
 
@@ -44,13 +45,13 @@ use tubewell::Durability;
 use world::Verdict;
 
 /// Scripts against the model, in memory.
-const SCRIPTS: u64 = 20_000;
+const SCRIPTS: u64 = 6_000;
 /// Steps between two comparisons of everything visible, each with the queue's own check.
 const LOOK_EVERY: usize = 16;
 /// Scripts on a disk that crashes; a fault is planned in each of three parts, and not all strike.
-const CRASHING_SCRIPTS: u64 = 9_000;
+const CRASHING_SCRIPTS: u64 = 3_000;
 /// Ends of a process caused by a fault, over all of these.
-const CRASHES_MIN: u64 = 20_000;
+const CRASHES_MIN: u64 = 6_600;
 
 /// Plays the scripts of so many seeds.
 fn scripts(count: u64, play: impl Fn(u64, &mut Vec<String>) -> Verdict<()>) {
