@@ -958,8 +958,8 @@ fn any_steps(journal: u64) {
 /// A task that waits for another one said since when it was ready.
 #[test]
 fn a_wait_begins_when_a_task_waits_for_no_other_one_any_more() {
-    let ((_home, path), clock) = (home(), ManualClock::new());
-    let queue = Queue::builder().by_hand(true).clock(clock.clone()).open(path).unwrap();
+    let ((_home, path), (builder, clock)) = (home(), still());
+    let queue = builder.open(path).unwrap();
     let tube = queue.create_tube("t", keeping()).unwrap();
     let parent = tube.put(b"p").unwrap();
     let child = tube.task(b"c").after([parent]).put().unwrap();
@@ -979,7 +979,7 @@ fn a_wait_begins_when_a_task_waits_for_no_other_one_any_more() {
 #[test]
 fn a_take_from_many_tubes_that_begins_their_days_ends() {
     let ((_home, path), (builder, clock)) = (home(), still());
-    let builder = builder.by_hand(true).durability(Durability::Relaxed);
+    let builder = builder.durability(Durability::Relaxed);
     let queue = builder.journal_bytes(512 << 10).open(path).unwrap();
     let names: Vec<_> = (0..37).map(|tube| format!("t{tube}")).collect();
     let tubes: Vec<_> =
@@ -1004,7 +1004,7 @@ fn a_take_from_many_tubes_that_begins_their_days_ends() {
 #[test]
 fn a_take_in_turns_from_two_tubes_begins_two_days() {
     let ((_home, path), (builder, _)) = (home(), still());
-    let builder = builder.by_hand(true).durability(Durability::Relaxed);
+    let builder = builder.durability(Durability::Relaxed);
     let queue = builder.journal_bytes(1 << 20).open(path).unwrap();
     let tubes = ["a", "b"].map(|name| queue.create_tube(name, keeping()).unwrap());
     tubes.iter().for_each(|tube| _ = tube.batch([[b'x']; 50]).put().unwrap());
