@@ -302,6 +302,15 @@ mod tests {
         assert_eq!(ahead(&Timing::Every(2), 5, 3).unwrap(), [5, 7, 9]);
     }
 
+    #[cfg(not(feature = "cron"))]
+    #[test]
+    fn a_cron_text_needs_the_feature() {
+        let daily = Timing::Cron { text: "0 9 * * *".into(), zone: "UTC".into() };
+        let error = FireTimes::of(&daily).map(drop).unwrap_err();
+        assert_eq!(error.kind(), crate::words::error::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("feature `cron`"), "{error}");
+    }
+
     /// What was looked at by a clock that was ahead is looked at again, and so is what fell due
     /// during a long stop.
     #[cfg(feature = "cron")]

@@ -64,6 +64,8 @@ use crate::format::{Met, Range, Value, View};
 use crate::words::clock::Boot;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{CHECKPOINT_AT_DIVISOR, QUIET_CHECKPOINT_DIVISOR};
+#[cfg(test)]
+use crate::words::planted::is_planted;
 use crate::words::sync::Arc;
 pub(crate) use app_tables::is_app_table;
 use base::Base;
@@ -166,8 +168,10 @@ impl Store {
         adds: bool,
     ) -> Result<u64, StoreFailure> {
         self.ensure_running().map_err(StoreFailure::Broken)?;
-        #[cfg(canary_skip_dropped)]
-        self.rows.learn_from_unwritten(&writes.layer);
+        #[cfg(test)]
+        if is_planted("skip_dropped") {
+            self.rows.learn_from_unwritten(&writes.layer);
+        }
         if writes.has_durable {
             let layer = &writes.layer;
             let meta = self.meta.advanced(advance);

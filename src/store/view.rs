@@ -202,7 +202,7 @@ impl Rows {
     }
 
     /// A planted fault: the writes may still be dropped. .ci/canaries checks that a test finds it.
-    #[cfg(canary_skip_dropped)]
+    #[cfg(test)]
     pub(crate) fn learn_from_unwritten(&self, writes: &Layer) {
         for (key, _) in writes.iter().filter(|(_, op)| op.is_remove()) {
             if let Some(dead) = self.dead.borrow_mut().of(key) {

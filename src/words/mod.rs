@@ -2,6 +2,8 @@
 //! the only way to locks, channels and threads. No rule of the queue is here.
 
 pub(crate) mod macros;
+#[cfg(any(test, shuttle))]
+pub(crate) mod planted;
 pub(crate) mod sync;
 pub(crate) mod limits;
 pub(crate) mod numbers;

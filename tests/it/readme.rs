@@ -16,7 +16,7 @@ fn words(text: &str) -> String {
 #[test]
 fn it_shows_the_two_commands_and_they_exist() {
     let readme = readme();
-    for command in ["cargo run --release --example checksums -- ", "cargo test"] {
+    for command in ["cargo run --release --example checksums -- ", "cargo test --all-features"] {
         assert!(readme.contains(command), "README.md does not show `{command}`");
     }
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/checksums.rs");

@@ -570,18 +570,6 @@ fn it_goes_on_after_an_opening() {
     close_sound(queue);
 }
 
-/// Without the feature a cron text is refused, and what another build has stored stands still.
-#[cfg(not(feature = "cron"))]
-#[test]
-fn a_cron_text_needs_the_feature() {
-    let (queue, tube, _) = queue();
-    let made = queue.schedule("s").cron("0 9 * * *").to(&tube).make();
-    let error = made.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("feature `cron`"), "{error}");
-    assert!(queue.schedules().next().is_none());
-}
-
 #[cfg(feature = "cron")]
 pub(crate) mod by_the_wall_clock {
     use super::*;

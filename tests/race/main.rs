@@ -30,7 +30,7 @@ use std::time::Duration;
 use tubewell::{Builder, ErrorKind, ManualClock, Queue, Result, Tube};
 
 /// Schedules of one scenario.
-const SCHEDULES: usize = 5_000;
+const SCHEDULES: usize = 3_000;
 /// The same schedules each time, so that a failure is caused by the change under test.
 const SEED: u64 = 0x7ebe11;
 /// Preemptions of the schedules that are not random.

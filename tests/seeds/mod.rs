@@ -19,6 +19,12 @@ pub(super) fn seeds(count: u64) -> Seeds {
     Seeds { left, last: None }
 }
 
+/// Whether a longer run is asked for than all tests have time for.
+#[allow(dead_code, reason = "not everyone who shares this file leaves something out")]
+pub(super) fn wants_more() -> bool {
+    number("TUBEWELL_TIMES").is_some_and(|times| times > 1)
+}
+
 /// Whether a test runs all of its seeds, so that it may judge their totals.
 #[allow(dead_code, reason = "not everyone who shares this file has totals to judge")]
 pub(super) fn are_all() -> bool {
