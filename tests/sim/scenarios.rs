@@ -320,9 +320,10 @@ fn the_last_of_the_calls_is_after_the_end_of_the_checkpoint() {
     assert!(!ends_before(1) && ends_before(last));
 }
 
-/// Of `count` ends of a process at one call, those to play. A usual run has time for one, drawn for
-/// each call, so that no end follows the rhythm of a script. `TUBEWELL_TIMES=2` asks for all.
-fn ends(no: usize, at: u64, count: u64) -> Range<u64> {
+/// Of `count` variants of a fault at one call, the numbers of those to play. A usual run has time
+/// for one, drawn for each call, so that none follows the rhythm of a script.
+/// `TUBEWELL_TIMES=2` asks for all.
+fn variants(no: usize, at: u64, count: u64) -> Range<u64> {
     if wants_more() {
         return 0..count;
     }
@@ -347,7 +348,7 @@ fn crashes_at_every_call(durability: Durability) {
         let calls = whole(&scenario, durability);
         for at in 1..=calls.len() as u64 {
             let cuts = if durability == Durability::Durable { 2 } else { 1 };
-            for cut in ends(no, at, cuts + 1) {
+            for cut in variants(no, at, cuts + 1) {
                 let end = if cut == 0 { End::Kill } else { End::Cut };
                 let (fault, disk_seed) = (Fault::Die(at), cut + 8 * at);
                 play(&scenario, durability, &Crash { fault, end, in_recovery: vec![], disk_seed });
@@ -414,7 +415,7 @@ fn errors_at_every_call(durability: Durability) {
         for (at, is_sync) in (1..).zip(calls) {
             let lost = is_sync.then_some(Fault::LoseSync(at));
             for fault in [Fault::Once(at), Fault::Sticky(at)].into_iter().chain(lost) {
-                for end in ends(no, at, 2) {
+                for end in variants(no, at, 2) {
                     let end = [End::Kill, End::Cut][end as usize];
                     let crash = Crash { fault, end, in_recovery: vec![], disk_seed: at };
                     // A process that goes on has no end of another kind.
@@ -445,7 +446,7 @@ fn errors_at_reads(durability: Durability) {
         let mut at = 1;
         loop {
             let mut was_struck = false;
-            for fails in ends(no, at, 2) {
+            for fails in variants(no, at, 2) {
                 let fault = [Fault::ReadOnce, Fault::ReadSticky][fails as usize](at);
                 let end = [End::Kill, End::Cut][at as usize % 2];
                 let crash = Crash { fault, end, in_recovery: vec![], disk_seed: at };
