@@ -119,6 +119,8 @@
 //! | checkpoint | moving the frozen layer into the base, which frees the ring |
 //! | snapshot | the base as of its last checkpoint |
 //! | piece | a part of a large payload, a row that fills a page |
+//! | gate | what lets the tasks of a tube be taken, or holds them back |
+//! | condition | a gate with a name, which the application sets and clears |
 //! | schedule, fire, child | what puts tasks again and again; one such time; a task of it |
 //! | dependency, dependent | a task that another one comes after; the other one |
 //! | edge | from a task to one that comes after it: open, or met by an end of the first |
@@ -163,6 +165,7 @@ pub use api::builder::Builder;
 pub use api::by_id::UpdateTask;
 pub use api::callback_list::Callback;
 pub use api::codec::{BoxError, Codec};
+pub use api::conditions::Requiring;
 pub use api::consumer::Consumer;
 pub use api::consumers::TakenBy;
 pub use api::events::Events;
@@ -205,8 +208,9 @@ pub use words::event_options::EventOptions;
 pub use words::explain::{Explanation, WhyNot};
 pub use words::failure::{Failure, FailureGroup, Retry};
 pub use words::filter::Filter;
-pub use words::gates::Rate;
+pub use words::gates::{Condition, Rate};
 pub use words::history::{History, HistoryEntry, HistoryEvent, HistoryLimits};
+pub use words::hours::Hours;
 pub use words::lapse::{Lapse, ReturnTo};
 pub use words::options::TubeOptions;
 pub use words::payload::{Encoded, NewPayload};

@@ -198,7 +198,7 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeStats {
     let [taken, buried, finished] = [State::Taken, State::Buried, State::Done].map(in_state);
     TubeStats {
         trashed: query::trashed(&state.store, &tube),
-        limited: gates::limited(&state.store, &tube, now.queue).unwrap_or(0),
+        limited: gates::limited(&state.store, &tube, now).unwrap_or(0),
         stalled: state.derived.stalled(tube.number),
         tube: tube.row.name,
         ready,

@@ -36,6 +36,7 @@ pub(crate) mod consumers;
 pub(crate) mod depend;
 pub(crate) mod upkeep;
 pub(crate) mod settings;
+pub(crate) mod conditions;
 pub(crate) mod inspect;
 pub(crate) mod statistics;
 pub(crate) mod peek;

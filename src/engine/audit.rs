@@ -29,6 +29,7 @@ mod of_tube;
 mod payloads;
 mod works;
 mod settings;
+mod conditions;
 mod schedules;
 
 use edged::EdgedTasks;
@@ -91,6 +92,7 @@ pub(crate) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
     failed(view, report)?;
     queue_keys(view, &tubes, report)?;
     settings::audit(view, report)?;
+    conditions::audit(view, report)?;
     schedules::audit(view, report)?;
     moved(view, &tubes, led, report)?;
     tags::audit(view, report)?;

@@ -8,9 +8,9 @@ use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::{fire, gates, schedules, settle, statistics, sweep, tubes};
 use crate::engine::{history, lapse, lookup, query, transition};
 use crate::format::key::{self, Order, Rank, Run, Work};
-use crate::format::row::TakenRow;
+use crate::format::row::{TakenRow, TubeRow};
 use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
-use crate::words::clock::NEVER;
+use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
 use crate::words::lapse::{Lapse, ReturnTo};
 use crate::words::limits::{BATCH_TASKS_MAX, SWEEP_TASKS};
@@ -68,7 +68,11 @@ impl Op for CatchUp {
         Some(self.tube)
     }
 
-    fn decide(&self, _ctx: &mut OpContext<'_>) -> Result<()> {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        // A read may be one of many that wait for what is ready, and it cannot say so itself.
+        if let Some(tube) = ctx.known.known(self.tube) {
+            gates::await_opening(ctx, self.tube, &tube.row);
+        }
         Ok(())
     }
 }
@@ -84,7 +88,7 @@ pub(crate) fn first_deadlines(view: &dyn View, tube: &TubeEntry) -> Result<NextD
         }
     }
     // At any time before: the first sweep finds what has come.
-    next.delay = next.delay.min(gates::opens_at(tube, 0));
+    next = next.earlier(gates::openings(&tube.row, Now::FIRST));
     next.ttl = next.ttl.min(statistics::first_end(view, tube)?);
     Ok(next.earlier(schedules::first_fires(view, tube.number)?))
 }
@@ -157,8 +161,9 @@ impl Op for WorkOff {
         if !is_pause_over {
             next.delay = next.delay.min(tube.row.pause_end());
         }
-        if self.sees_delays && gates::has_rate(&tube) {
-            next.delay = next.delay.min(gates::next_of_rate(&tube, ctx.now.queue));
+        if self.sees_delays && gates::is_timed(&tube) {
+            let gates = TubeRow { pause: None, ..tube.row.clone() };
+            next = next.earlier(gates::openings(&gates, ctx.now));
             // As many look as its gates let through.
             ctx.effects().wake(self.tube, BATCH_TASKS_MAX);
         }

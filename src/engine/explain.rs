@@ -52,7 +52,7 @@ fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<
         let left = || Duration::from_micros(end.saturating_sub(now.queue));
         reasons.push(WhyNot::TubePaused { left: (end != NEVER).then(left) });
     }
-    let closed = gates::at(view, tube, now.queue)?.into_iter().filter(|gate| gate.free == 0);
+    let closed = gates::at(view, tube, now)?.into_iter().filter(|gate| gate.free == 0);
     reasons.extend(closed.map(|gate| gate.why));
     let (stored, _) = lookup::find(view, tube, id)?;
     let group = stored.task(tube)?.group;

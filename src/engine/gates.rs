@@ -4,16 +4,17 @@
 
 use crate::engine::context::OpContext;
 use crate::engine::effects::{Effects, NextDue, TubeChange};
-use crate::engine::query;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
+use crate::engine::{conditions, query};
 use crate::format::row::TubeRow;
 use crate::format::{Deadline, Tag, View};
-use crate::words::clock::{NEVER, micros};
+use crate::words::clock::{NEVER, Now, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::explain::WhyNot;
-use crate::words::gates::Rate;
+use crate::words::gates::{Gates, Rate};
 use crate::words::task::{State, TaskId};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A gate as it is now.
@@ -24,10 +25,21 @@ pub(crate) struct GateNow {
     pub(crate) why: WhyNot,
 }
 
-/// The gates of a tube at this queue time, apart from a pause.
-pub(crate) fn at(view: &dyn View, tube: &TubeEntry, now: u64) -> Result<SmallVec<[GateNow; 1]>> {
+/// The gates of a tube now, apart from a pause.
+pub(crate) fn at(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<SmallVec<[GateNow; 1]>> {
     let mut all = SmallVec::new();
     let Some(gates) = &tube.row.options.gates else { return Ok(all) };
+    for name in &gates.required {
+        let is_set = conditions::is_set(view, name)?;
+        let (condition, is_declared) = (name.clone(), is_set.is_some());
+        let free = if is_set == Some(true) { u64::MAX } else { 0 };
+        all.push(GateNow { free, why: WhyNot::Requires { condition, is_declared } });
+    }
+    if let Some(hours) = &gates.hours {
+        let left = Duration::from_micros(hours.next_opening(now.wall).saturating_sub(now.wall));
+        let free = if hours.contain(now.wall) { u64::MAX } else { 0 };
+        all.push(GateNow { free, why: WhyNot::OutOfHours { left } });
+    }
     if gates.limit > 0 {
         // The leases under a grace are among them.
         let (in_flight, limit) = (view.count(tube.range(Tag::Taken)), gates.limit);
@@ -35,22 +47,36 @@ pub(crate) fn at(view: &dyn View, tube: &TubeEntry, now: u64) -> Result<SmallVec
         all.push(GateNow { free: limit.saturating_sub(in_flight), why });
     }
     if let Some(rate) = &gates.rate {
-        let left = Duration::from_micros(rate_opens(rate, tube.row.pace, now).saturating_sub(now));
+        let left = Duration::from_micros(
+            rate_opens(rate, tube.row.pace, now.queue).saturating_sub(now.queue),
+        );
         let why = WhyNot::TubeRate { left };
-        all.push(GateNow { free: rate_free(rate, tube.row.pace, now), why });
+        all.push(GateNow { free: rate_free(rate, tube.row.pace, now.queue), why });
     }
     Ok(all)
 }
 
-/// How many tasks the takes of a tube may have at this queue time.
+/// How many tasks the takes of a tube may have now.
 #[cold]
 #[inline(never)]
-pub(crate) fn free(view: &dyn View, tube: &TubeEntry, now: u64) -> Result<usize> {
+pub(crate) fn free(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<usize> {
     if tube.row.pause.is_some() {
         return Ok(0);
     }
     let free = at(view, tube, now)?.iter().map(|gate| gate.free).min();
     Ok(free.map_or(usize::MAX, |free| usize::try_from(free).unwrap_or(usize::MAX)))
+}
+
+/// How many tasks a take of a tube may have now. If none, those who wait look when time opens the
+/// tube: the wall clock may have been set back since its next opening was known.
+#[cold]
+#[inline(never)]
+pub(crate) fn admit(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<usize> {
+    let free = free(ctx, tube, ctx.now)?;
+    if free == 0 {
+        await_opening(ctx, tube.number, &tube.row);
+    }
+    Ok(free)
 }
 
 /// Lets one chosen task through all gates, also in a paused tube.
@@ -59,7 +85,7 @@ pub(crate) fn free(view: &dyn View, tube: &TubeEntry, now: u64) -> Result<usize>
 /// `WrongState`, with the first gate that is closed.
 #[cold]
 #[inline(never)]
-pub(crate) fn enter(view: &dyn View, tube: &TubeEntry, id: TaskId, now: u64) -> Result<()> {
+pub(crate) fn enter(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<()> {
     match at(view, tube, now)?.into_iter().find(|gate| gate.free == 0) {
         None => Ok(()),
         Some(closed) => {
@@ -110,18 +136,35 @@ fn move_pace(ctx: &mut OpContext<'_>, tube: &TubeEntry, tasks: i128) -> Result<(
     Ok(())
 }
 
-/// The rate of a tube has changed: its pace is no further ahead than takes can bring it, and those
-/// who wait look when it lets the next task through.
-pub(crate) fn begin_rate(ctx: &mut OpContext<'_>, number: u32, row: &mut TubeRow) {
-    let Some(rate) = row.options.gates.as_ref().and_then(|gates| gates.rate) else { return };
-    let now = ctx.now.queue;
-    if row.pace > 0 {
-        row.pace = u64::try_from(paced(&rate, row.pace, now)).unwrap_or(u64::MAX);
+/// The gates of a tube are new or have changed: its pace is no further ahead than takes can bring
+/// it, and those who wait look when it opens by itself.
+pub(crate) fn begin(ctx: &mut OpContext<'_>, number: u32, row: &mut TubeRow) {
+    let now = ctx.now;
+    let Some(gates) = row.options.gates.as_deref() else { return };
+    if let Some(rate) = gates.rate.filter(|_| row.pace > 0) {
+        row.pace = u64::try_from(paced(&rate, row.pace, now.queue)).unwrap_or(u64::MAX);
     }
-    if rate_free(&rate, row.pace, now) == 0 {
-        let opens = rate_opens(&rate, row.pace, now);
-        ctx.effects().deadline(number, NextDue::of(Deadline::Delay, opens));
+    await_opening(ctx, number, row);
+}
+
+/// Those who wait look again when time opens a gate of the tube.
+pub(crate) fn await_opening(ctx: &mut OpContext<'_>, number: u32, row: &TubeRow) {
+    if row.options.gates.is_some() {
+        let next = openings(row, ctx.now);
+        ctx.effects().deadline(number, next);
     }
+}
+
+/// When a tube opens next by itself: the end of its pause, the next task of its rate, and the
+/// beginning of its hours.
+pub(crate) fn openings(row: &TubeRow, now: Now) -> NextDue {
+    let mut next = NextDue::of(Deadline::Delay, row.pause_end());
+    if let Some(gates) = row.options.gates.as_deref() {
+        let opens = gates.rate.map(|rate| rate_opens(&rate, row.pace, now.queue));
+        next.delay = next.delay.min(opens.filter(|opens| *opens > now.queue).unwrap_or(NEVER));
+        next.run_at = gates.hours.as_ref().map_or(NEVER, |hours| hours.next_opening(now.wall));
+    }
+    next
 }
 
 /// The time from one task to the next, in nanoseconds: rounded up, so that there are never more.
@@ -151,25 +194,19 @@ fn rate_opens(rate: &Rate, pace: u64, now: u64) -> u64 {
     u64::try_from(opens).unwrap_or(u64::MAX)
 }
 
-pub(crate) fn has_rate(tube: &TubeEntry) -> bool {
-    tube.row.options.gates.as_ref().is_some_and(|gates| gates.rate.is_some())
+/// Whether a tube has a gate that time opens.
+pub(crate) fn is_timed(tube: &TubeEntry) -> bool {
+    let is_timed = |gates: &Gates| gates.rate.is_some() || gates.hours.is_some();
+    tube.row.options.gates.as_deref().is_some_and(is_timed)
 }
 
-/// The queue time at which a tube opens by itself, as a lower bound: the end of its pause, and the
-/// next task of its rate. One that has come is over.
-pub(crate) fn opens_at(tube: &TubeEntry, now: u64) -> u64 {
-    tube.row.pause_end().min(next_of_rate(tube, now))
-}
-
-/// The queue time at which the rate of a tube lets the next task through, if that is to come.
-pub(crate) fn next_of_rate(tube: &TubeEntry, now: u64) -> u64 {
-    let rate = tube.row.options.gates.as_ref().and_then(|gates| gates.rate);
-    let when = rate.map(|rate| rate_opens(&rate, tube.row.pace, now)).filter(|when| *when > now);
-    when.unwrap_or(NEVER)
+/// Whether a tube has a rate.
+fn has_rate(tube: &TubeEntry) -> bool {
+    tube.row.options.gates.as_deref().is_some_and(|gates| gates.rate.is_some())
 }
 
 /// How many ready tasks of a tube stand behind a closed gate.
-pub(crate) fn limited(view: &dyn View, tube: &TubeEntry, now: u64) -> Result<u64> {
+pub(crate) fn limited(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<u64> {
     let is_closed = at(view, tube, now)?.iter().any(|gate| gate.free == 0);
     Ok(if is_closed { query::count(view, tube, State::Ready) } else { 0 })
 }
@@ -191,18 +228,14 @@ pub(crate) fn bound_wakes(
     view: &dyn View,
     known: &dyn KnownTubes,
     effects: &mut Effects,
-    now: u64,
+    now: Now,
 ) -> SmallVec<[u32; 1]> {
     let mut bounded = SmallVec::new();
-    let mut wakes: SmallVec<[(u32, usize, usize); 2]> = SmallVec::new();
-    let mut add = |tube: u32, ready: usize, left: usize| match wakes
-        .iter_mut()
-        .find(|(of, ..)| *of == tube)
-    {
-        Some((_, all, freed)) => {
-            (*all, *freed) = (all.saturating_add(ready), freed.saturating_add(left));
-        }
-        None => wakes.push((tube, ready, left)),
+    // A condition may open very many.
+    let mut wakes: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+    let mut add = |tube: u32, ready: usize, left: usize| {
+        let (all, freed) = wakes.entry(tube).or_default();
+        (*all, *freed) = (all.saturating_add(ready), freed.saturating_add(left));
     };
     for (tube, ready) in effects.wakes.drain(..) {
         add(tube, ready, 0);
@@ -218,11 +251,15 @@ pub(crate) fn bound_wakes(
             _ => {}
         }
     }
-    for (number, ready, freed) in wakes {
+    for (number, (ready, freed)) in wakes {
         let most = match after(known, effects, number) {
             Some(tube) if tube.row.options.gates.is_some() => {
                 // What cannot be read is told to those who look.
                 let free = free(view, &tube, now).unwrap_or(usize::MAX);
+                if free == 0 && is_timed(&tube) {
+                    // The wall clock may have been set back since its opening was known.
+                    effects.deadline(number, openings(&tube.row, now));
+                }
                 free.min(usize::try_from(takeable(view, &tube)).unwrap_or(usize::MAX))
             }
             // Without gates, or dropped: those who wait learn of that.

@@ -33,6 +33,7 @@ pub(crate) mod tag_counts;
 pub(crate) mod tags;
 pub(crate) mod last_change;
 pub(crate) mod query;
+pub(crate) mod conditions;
 pub(crate) mod gates;
 pub(crate) mod edges;
 pub(crate) mod description;

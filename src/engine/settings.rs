@@ -7,8 +7,8 @@ use crate::engine::effects::{NextDue, SettingChange, TubeChange};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{follow, gates};
 use crate::format::feature::{
-    DAY_STATISTICS, DROPPED_PAYLOADS, GATES, HIGHER_FIRST, KIND_INDEX, LAPSES, RETENTION, SETTINGS,
-    UNIQUE,
+    CONDITIONS, DAY_STATISTICS, DROPPED_PAYLOADS, GATES, HIGHER_FIRST, HOURS, KIND_INDEX, LAPSES,
+    RETENTION, SETTINGS, UNIQUE,
 };
 use crate::format::key::{self, Key};
 use crate::format::row::{SettingRow, TubeRow};
@@ -146,12 +146,12 @@ fn change_option(
     let row_keeps_other_days = options.keep_days != tube.row.options.keep_days;
     let mut row = TubeRow { options, ..tube.row.clone() };
     follow::begin(ctx, tube, &mut row)?;
-    gates::begin_rate(ctx, number, &mut row);
+    gates::begin(ctx, number, &mut row);
     match &value {
         None => ctx.remove(key),
         Some(_) if is_sound => {}
         Some(_) => {
-            ctx.needs(&SETTINGS);
+            needs_row(ctx, setting.name, &made);
             ctx.set(key, SettingRow::of(made).encode())?;
         }
     }
@@ -188,7 +188,7 @@ fn change_row(
     match &value {
         None => ctx.remove(key),
         Some(value) => {
-            ctx.needs(&SETTINGS);
+            needs_row(ctx, name, value);
             ctx.set(key, SettingRow::of(value.clone()).encode())?;
         }
     }
@@ -223,6 +223,26 @@ fn publish(
     ctx.effects().tubes.push(change);
 }
 
+/// Enters the features that the row of a setting needs: versions without them know no setting of
+/// that name, or could not read the value.
+fn needs_row(ctx: &mut OpContext<'_>, name: &str, value: &SettingValue) {
+    ctx.needs(&SETTINGS);
+    match name {
+        "drop_payloads" => ctx.needs(&DROPPED_PAYLOADS),
+        "keep_days" => ctx.needs(&DAY_STATISTICS),
+        "limit" | "rate" => ctx.needs(&GATES),
+        "require" => ctx.needs(&CONDITIONS),
+        "hours" => ctx.needs(&HOURS),
+        _ => {}
+    }
+    match value {
+        SettingValue::Rate(_) => ctx.needs(&GATES),
+        SettingValue::Names(_) => ctx.needs(&CONDITIONS),
+        SettingValue::Hours(_) => ctx.needs(&HOURS),
+        _ => {}
+    }
+}
+
 /// Enters the features that these options of a tube need.
 pub(crate) fn needs(ctx: &mut OpContext<'_>, options: &TubeOptions) {
     if options.higher_first {
@@ -234,8 +254,14 @@ pub(crate) fn needs(ctx: &mut OpContext<'_>, options: &TubeOptions) {
     if options.drop_payloads {
         ctx.needs(&DROPPED_PAYLOADS);
     }
-    if options.gates.is_some() {
+    if let Some(gates) = &options.gates {
         ctx.needs(&GATES);
+        if !gates.required.is_empty() {
+            ctx.needs(&CONDITIONS);
+        }
+        if gates.hours.is_some() {
+            ctx.needs(&HOURS);
+        }
     }
     if options.index_kinds {
         ctx.needs(&KIND_INDEX);

@@ -91,7 +91,7 @@ impl Op for Take {
         let (mut handed, mut bytes_left) = (SmallVec::new(), SWEEP_BYTES);
         let mut most = self.most.min(BATCH_TASKS_MAX);
         if tube.row.may_be_closed() {
-            most = most.min(gates::free(ctx, &tube, ctx.now.queue)?);
+            most = most.min(gates::admit(ctx, &tube)?);
             if most == 0 {
                 return Ok(handed);
             }
@@ -171,7 +171,7 @@ impl Op for Claim {
                 return Err(refused(self.id, "it is in the trash, restore it first".to_owned()));
             }
         };
-        gates::enter(ctx, &tube, self.id, ctx.now.queue)?;
+        gates::enter(ctx, &tube, self.id, ctx.now)?;
         if let Some(group) = task.group {
             enter_group(ctx, &task, group, &standing)?;
         }
@@ -202,7 +202,7 @@ impl Op for TakeGroup<'_> {
         }
         label("group name", self.group)?;
         let most = tube.row.most_in_flight(self.group);
-        if tube.row.may_be_closed() && gates::free(ctx, &tube, ctx.now.queue)? == 0
+        if tube.row.may_be_closed() && gates::free(ctx, &tube, ctx.now)? == 0
             || groups::in_flight(ctx, &tube, self.group)? >= most
         {
             return Ok(None);

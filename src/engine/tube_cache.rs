@@ -63,6 +63,11 @@ pub(crate) trait KnownTubes {
         None
     }
 
+    /// At most so many of the tubes that require this condition, from this number on.
+    fn requiring(&self, _condition: &str, _from: u32, _most: usize) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// Whether calls wait for the end of this task.
     fn is_awaited(&self, _task: TaskId) -> bool {
         false

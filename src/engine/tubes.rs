@@ -4,7 +4,7 @@
 use crate::engine::context::{Op, OpContext};
 use crate::engine::effects::{NextDue, TubeChange};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{query, schedules, settings};
+use crate::engine::{gates, query, schedules, settings};
 use crate::format::Deadline;
 use crate::format::extension::Extension;
 use crate::format::key::{self, Run, Work};
@@ -128,6 +128,7 @@ impl Op for Create<'_> {
         };
         settings::needs(ctx, &row.options);
         ctx.set_tube(number, row.clone(), Some(Cause::CreateTube))?;
+        gates::await_opening(ctx, number, &row);
         Ok(TubeEntry { number, row, border: None, day: None })
     }
 }
@@ -192,10 +193,10 @@ impl Op for Truncate {
         // No row of the new run has to follow a change of options.
         row.pending = PendingOptions::default();
         ctx.change(key::meta(Counters::WHAT), counters.encode());
-        if row.pause_end() != NEVER {
-            // The deadlines of the old run are forgotten.
-            ctx.effects().deadline(self.tube, NextDue::of(Deadline::Delay, row.pause_end()));
-        }
+        // The deadlines of the old run are forgotten; these are not of its tasks.
+        let fires = schedules::first_fires(ctx, self.tube)?;
+        let next = gates::openings(&row, ctx.now).earlier(fires);
+        ctx.effects().deadline(self.tube, next);
         ctx.set_tube(self.tube, row, Some(Cause::Truncate))?;
         // There is room now.
         ctx.effects().wake(self.tube, usize::MAX);

@@ -26,6 +26,8 @@ pub(crate) const KNOWN: &[Feature] = &[
     DAY_STATISTICS,
     DEPENDENCIES,
     GATES,
+    CONDITIONS,
+    HOURS,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -128,6 +130,15 @@ pub(crate) const DEPENDENCIES: Feature =
 /// through.
 pub(crate) const GATES: Feature =
     Feature { number: 21, unknown: Unknown::Refuse, name: Cow::Borrowed("gates") };
+
+/// A condition of the queue, or a tube that requires one. A version without it could not read the
+/// rows, and would take tasks while the condition is not set.
+pub(crate) const CONDITIONS: Feature =
+    Feature { number: 22, unknown: Unknown::Refuse, name: Cow::Borrowed("conditions") };
+
+/// A tube with hours. A version without it would take its tasks at all times.
+pub(crate) const HOURS: Feature =
+    Feature { number: 23, unknown: Unknown::Refuse, name: Cow::Borrowed("hours") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

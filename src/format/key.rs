@@ -281,6 +281,17 @@ pub(crate) fn tube(number: u32) -> Key {
     tagged(Tag::Tube, &number.to_be_bytes())
 }
 
+/// The key of a condition that is stored, or that the end of the process forgets.
+pub(crate) fn condition(name: &str, is_stored: bool) -> Key {
+    let tag = if is_stored { Tag::Condition } else { Tag::RunCondition };
+    tagged(tag, name.as_bytes())
+}
+
+/// The name in a key of [`condition`].
+pub(crate) fn of_condition(key: &[u8]) -> Option<&str> {
+    std::str::from_utf8(key.get(1..)?).ok()
+}
+
 pub(crate) fn consumer(number: u32) -> Key {
     tagged(Tag::Consumer, &number.to_be_bytes())
 }
@@ -433,7 +444,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     let _ = (of_piece(bytes), history_number(bytes), of_piece_work(bytes));
     let _ = (tag_in(bytes), tag_counted(bytes), of_top_tag(bytes));
     let _ = (name_of_schedule(bytes), of_fire(bytes));
-    let _ = (of_edge(bytes), direction_of(bytes));
+    let _ = (of_edge(bytes), direction_of(bytes), of_condition(bytes));
     if let Some(range) = Range::holding(bytes) {
         assert!(*range.start() <= *bytes && *bytes < *range.end(), "a key outside its range");
     }

@@ -13,12 +13,14 @@ mod edge;
 mod done;
 mod consumer;
 mod gates;
+mod condition;
 mod pending;
 mod tube;
 mod setting;
 mod firing;
 mod schedule;
 
+pub(crate) use condition::ConditionRow;
 pub(crate) use consumer::ConsumerRow;
 pub(crate) use day::{DAY_ROW_BYTES_MAX, DayDelta, DayEntry, DayItem, DayRow};
 pub(crate) use done::DoneRow;
@@ -122,6 +124,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     same(DayRow::decode(bytes).map(|row| row.encode()));
     same(SettingRow::decode(bytes).map(|row| row.encode()));
     same(ScheduleRow::decode(bytes).map(|row| row.encode()));
+    same(ConditionRow::decode(bytes).map(|row| row.encode()));
     same(FiringRow::decode(bytes).map(|row| row.encode()));
     let taken = TakenRow::decode(bytes);
     same(taken.map(|(away, (row, home))| row.encode(&away, &home)));

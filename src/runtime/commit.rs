@@ -217,6 +217,7 @@ impl EngineState {
     #[cold]
     fn work_off_set(&mut self, set: u32, attempt: &mut Attempt<'_>) -> Result<(), Undone> {
         let came = *attempt.call.came.get_or_insert(attempt.now);
+        self.derived.look_at_clock(attempt.now);
         let mut left = SWEEP_TASKS;
         for tube in self.due_of_set(set, attempt.now, SWEEP_TASKS)? {
             if !self.is_due(tube, true, attempt.now)? {
@@ -285,10 +286,11 @@ impl EngineState {
     }
 
     /// Whether a take can free space. In a paused tube it cannot, and the end of the pause is due
-    /// work too, as is the next task of a rate: without it no step would wake the takers.
+    /// work too, as is what a gate lets through in time: without it no step would wake the takers.
     fn has_ready(&self, tube: u32) -> bool {
         let is_open = |tube: &&TubeEntry| {
-            !gates::has_rate(tube) && gates::free(&self.store, tube, 0).is_ok_and(|free| free > 0)
+            !gates::is_timed(tube)
+                && gates::free(&self.store, tube, Now::FIRST).is_ok_and(|free| free > 0)
         };
         let tube = self.derived.known(tube).filter(is_open);
         let ready = |tube| query::count(&self.store, tube, State::Ready);
@@ -374,9 +376,9 @@ impl EngineState {
         let appended = self.store.append(&mut self.draft.rows, advance, adds).map(|number| {
             let mark = if durable { Mark(number) } else { Mark(0) };
             self.derived.outbox.wrote = wrote.or(self.derived.outbox.wrote);
-            if !self.derived.gated.is_empty() {
+            if !self.derived.gated.tubes.is_empty() {
                 let effects = &mut self.draft.effects;
-                self.derived.bound_wakes(&self.store, effects, attempt.now.queue);
+                self.derived.bound_wakes(&self.store, effects, attempt.now);
             }
             self.derived.committed(&mut self.draft, mark, attempt.env.hub);
             mark

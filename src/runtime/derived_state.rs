@@ -12,15 +12,17 @@ use crate::format::row::TubeRow;
 use crate::format::{NumberHash, View};
 use crate::runtime::deadlines::{Deadlines, Walk};
 use crate::runtime::events::Hub;
+use crate::runtime::gated::Gated;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::live::LiveSettings;
 use crate::runtime::seats::Seats;
 use crate::runtime::tube_sets::TubeSets;
 use crate::words::clock::{NEVER, Now};
+use crate::words::gates::Gates;
 use crate::words::sync::{Arc, Ordering};
 use crate::words::task::{Cause, State, TaskId, TaskInfo};
 use smallvec::SmallVec;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 /// Protected by the engine's lock. Always agrees with the rows.
 #[derive(Default)]
@@ -28,7 +30,7 @@ pub(crate) struct DerivedState {
     tubes: HashMap<u32, TubeState, NumberHash>,
     deadlines: Deadlines,
     /// The tubes with gates. Usually none.
-    pub(crate) gated: BTreeSet<u32>,
+    pub(crate) gated: Gated,
     /// Dropped tubes of which schedules are left, with a lower bound of their fires.
     orphans: HashMap<u32, NextDue, NumberHash>,
     /// The settings of the queue that are in force.
@@ -140,6 +142,10 @@ impl KnownTubes for DerivedState {
         self.sets.as_ref()?.usable(number)
     }
 
+    fn requiring(&self, condition: &str, from: u32, most: usize) -> Vec<u32> {
+        self.gated.requiring(condition, from).take(most).collect()
+    }
+
     fn is_awaited(&self, task: TaskId) -> bool {
         self.awaited.contains_key(&task)
     }
@@ -152,7 +158,7 @@ impl KnownTubes for DerivedState {
 impl DerivedState {
     /// Sets how many takers a step wakes in tubes with gates, after it was written.
     #[cold]
-    pub(crate) fn bound_wakes(&mut self, view: &dyn View, effects: &mut Effects, now: u64) {
+    pub(crate) fn bound_wakes(&mut self, view: &dyn View, effects: &mut Effects, now: Now) {
         for tube in gates::bound_wakes(view, self, effects, now) {
             self.outbox.add(tube, 0, usize::MAX);
         }
@@ -238,10 +244,8 @@ impl DerivedState {
     /// Sets the tube's row, and the border of its fresh tasks if its run is new here.
     pub(crate) fn load_tube(&mut self, number: u32, row: TubeRow, border: Option<Border>) {
         self.visit();
-        match row.options.gates {
-            None if self.gated.is_empty() => {}
-            None => _ = self.gated.remove(&number),
-            Some(_) => _ = self.gated.insert(number),
+        if row.options.gates.is_some() || !self.gated.tubes.is_empty() {
+            self.set_gates(number, row.options.gates.as_deref());
         }
         if let Some(state) = self.tubes.get_mut(&number) {
             let same_run = state.tube.run() == row.run;
@@ -271,6 +275,24 @@ impl DerivedState {
         self.set_bound(number, fires);
     }
 
+    /// After the wall clock was set back, the hours of tubes are looked at again, of some at a
+    /// time. Returns whether there are more.
+    pub(crate) fn look_at_clock(&mut self, now: Now) -> bool {
+        for number in self.gated.set_back(now) {
+            if let Some(bound) = self.bound(number) {
+                self.set_bound(number, NextDue { run_at: 0, ..bound });
+            }
+        }
+        self.gated.is_looking()
+    }
+
+    /// Sets the gates of a tube. Its state has those that it had before.
+    #[cold]
+    fn set_gates(&mut self, number: u32, gates: Option<&Gates>) {
+        let before = self.known(number).and_then(|tube| tube.row.options.gates.clone());
+        self.gated.set(number, before.as_deref(), gates);
+    }
+
     /// Puts the rows of tubes into the state, takes those out that are gone, and counts stalls.
     #[cold]
     fn change_tubes(&mut self, effects: &mut Effects) {
@@ -290,8 +312,8 @@ impl DerivedState {
                 (None, Some(setting)) => self.live.change(&setting.name, setting.value.as_ref()),
                 (None, None) => {
                     self.set_bound(number, NextDue::NONE);
+                    self.set_gates(number, None);
                     self.tubes.remove(&number);
-                    self.gated.remove(&number);
                     if self.sets.as_mut().is_some_and(|sets| sets.leave(number)) {
                         self.ends.get_or_insert_default().list = true;
                     }

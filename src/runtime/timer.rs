@@ -70,9 +70,20 @@ pub(crate) fn next_look(parts: &Shared, next: NextDue) -> (u64, Option<Duration>
 
 /// Does all work that is due now, and all sweeps. Returns the first deadlines that follow.
 pub(crate) fn work_off_all(parts: &Shared) -> Result<NextDue> {
+    while look_at_clock(parts)? {
+        parts.state.pass_on();
+    }
     while work_off_round(parts)? {}
     checkpoint_if_quiet(parts)?;
     Ok(parts.state.lock().derived.first_due())
+}
+
+/// Looks whether the wall clock was set back, and at some of the tubes with hours if it was.
+/// Returns whether there are more.
+fn look_at_clock(parts: &Shared) -> Result<bool> {
+    let mut state = parts.running()?;
+    let now = state.now(&*parts.settings.clock);
+    Ok(state.derived.look_at_clock(now))
 }
 
 /// One step of the sweeps, one of each consumer whose grace is over, and one of each tube in which

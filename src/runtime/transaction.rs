@@ -113,8 +113,8 @@ impl<'a> TransactionCommit<'a> {
         let committed = match state.store.finish(app, writes, advance) {
             Ok(_) => {
                 let EngineState { store, derived, .. } = &mut *state;
-                if !derived.gated.is_empty() {
-                    derived.bound_wakes(store, &mut draft.effects, now.queue);
+                if !derived.gated.tubes.is_empty() {
+                    derived.bound_wakes(store, &mut draft.effects, now);
                 }
                 derived.committed(draft, Mark(0), &self.parts.hub);
                 Ok(())

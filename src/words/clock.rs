@@ -119,6 +119,11 @@ pub(crate) struct Now {
     pub(crate) lease: u64,
 }
 
+impl Now {
+    /// Before any other time.
+    pub(crate) const FIRST: Self = Self { queue: 0, wall: 0, lease: 0 };
+}
+
 /// The two clock readings that each journal record carries, so that queue time continues over a
 /// reopen. They are the time of the commit, never a deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

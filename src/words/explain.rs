@@ -67,6 +67,19 @@ pub enum WhyNot {
         /// How long that still lasts; None without an end.
         left: Option<Duration>,
     },
+    /// Its tube [requires](crate::TubeOptions::require) a condition that is not set.
+    Requires {
+        /// The name of the condition.
+        condition: String,
+        /// Whether it was declared: an application has [set](crate::Queue::set_condition) it, to
+        /// true or false.
+        is_declared: bool,
+    },
+    /// It is not within the [hours](crate::TubeOptions::hours) of its tube.
+    OutOfHours {
+        /// How long until they begin next, by the wall clock.
+        left: Duration,
+    },
     /// As many tasks of its tube are in flight as its [limit](crate::TubeOptions::limit) lets
     /// through.
     TubeLimit {
@@ -141,6 +154,13 @@ impl fmt::Display for WhyNot {
             Self::TubePaused { left: time } => {
                 f.write_str("its tube is paused")?;
                 left(f, time)
+            }
+            Self::Requires { condition, is_declared } => {
+                let why = if *is_declared { "is not set" } else { "was never declared; set it" };
+                write!(f, "its tube requires the condition {condition:?}, which {why}")
+            }
+            Self::OutOfHours { left } => {
+                write!(f, "the hours of its tube begin in {left:?}")
             }
             Self::TubeLimit { in_flight, limit } => {
                 write!(f, "of its tube {in_flight} are in flight, and its limit is {limit}")

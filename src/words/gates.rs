@@ -1,8 +1,13 @@
-//! What a tube says of its gates: how many of its tasks may be taken, and how often. Plain values;
-//! what a gate lets through now is decided elsewhere.
+//! What a tube says of its gates: how many of its tasks may be taken, how often, in which hours,
+//! and which conditions they require. Plain values; what a gate lets through now is decided
+//! elsewhere.
 
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::hours::Hours;
+use crate::words::limits::REQUIRED_MAX;
 use crate::words::macros::{getters, setters};
+use crate::words::name::label;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The gates that all tasks of a tube need. Without one there is no value of this type.
@@ -12,13 +17,42 @@ pub(crate) struct Gates {
     pub(crate) limit: u64,
     /// How often a task may be taken.
     pub(crate) rate: Option<Rate>,
+    /// The names of the conditions that must be set.
+    pub(crate) required: BTreeSet<String>,
+    /// When a task may be taken.
+    pub(crate) hours: Option<Hours>,
+}
+
+/// The name of a condition, unless it is too long.
+pub(crate) fn condition_name(name: &str) -> Result<&str> {
+    label("name of a condition", name)
 }
 
 impl Gates {
     /// Refuses gates that make no sense.
     pub(crate) fn check(&self) -> Result<()> {
+        self.required.iter().try_for_each(|name| condition_name(name).map(drop))?;
+        if self.required.len() > REQUIRED_MAX {
+            let count = self.required.len();
+            let text = format!("a tube requires at most {REQUIRED_MAX} conditions, not {count}");
+            return Err(Error::new(ErrorKind::Invalid).because(text));
+        }
+        self.hours.as_ref().map_or(Ok(()), Hours::check)?;
         self.rate.map_or(Ok(()), |rate| rate.check())
     }
+}
+
+/// A named condition of the queue, from [`Queue::conditions`](crate::Queue::conditions).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Condition {
+    /// Its name.
+    pub name: String,
+    /// Whether it is set. While it is not, no task is taken from the tubes that
+    /// [require](crate::TubeOptions::require) it.
+    pub is_set: bool,
+    /// Whether it is stored in the queue. Otherwise it is forgotten when the queue is closed.
+    pub is_stored: bool,
 }
 
 /// How often the tasks of a tube are taken, see [`TubeOptions::rate`](crate::TubeOptions::rate): so

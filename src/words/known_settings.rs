@@ -6,6 +6,7 @@ use crate::words::name::label;
 use crate::words::options::TubeOptions;
 use crate::words::setting::{OWN, SettingValue};
 use crate::words::sync::Arc;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// An option of a tube that may be changed.
@@ -103,6 +104,16 @@ pub(crate) const OF_TUBES: &[TubeSetting] = &[
         set: |of, value| content!(value, History).map(|it| of.history = it),
     },
     TubeSetting {
+        name: "hours",
+        takes: "Hours, or Nothing",
+        get: |of| of.get_hours().cloned().into(),
+        set: |of, value| {
+            let hours = or_nothing(value, |it| content!(it, Hours))?;
+            of.change_gates(|gates| gates.hours = hours);
+            Some(())
+        },
+    },
+    TubeSetting {
         name: "in_flight",
         takes: "a whole number from 1",
         get: |of| of.in_flight.into(),
@@ -163,6 +174,16 @@ pub(crate) const OF_TUBES: &[TubeSetting] = &[
         set: |of, value| {
             let rate = or_nothing(value, |it| content!(it, Rate))?;
             of.change_gates(|gates| gates.rate = rate);
+            Some(())
+        },
+    },
+    TubeSetting {
+        name: "require",
+        takes: "names of conditions",
+        get: |of| of.get_require().map(str::to_owned).collect::<BTreeSet<_>>().into(),
+        set: |of, value| {
+            let names = content!(value, Names)?;
+            of.change_gates(|gates| gates.required = names);
             Some(())
         },
     },

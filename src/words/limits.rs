@@ -61,6 +61,12 @@ pub(crate) const NEXT_FIRES_MAX: usize = 1000;
 pub(crate) const CRON_BYTES_MAX: usize = 255;
 /// Bytes of the value of a setting of the application's own.
 pub(crate) const SETTING_BYTES_MAX: usize = 4096;
+/// Conditions that one queue has, of the stored ones and of those for the run of the program.
+pub(crate) const CONDITIONS_MAX: u64 = 1024;
+/// Openings in a week of the hours of a tube: one in each hour.
+pub(crate) const OPENINGS_MAX: usize = 168;
+/// Conditions that one tube requires.
+pub(crate) const REQUIRED_MAX: usize = 16;
 /// Settings of the application's own that a tube has, and that the queue has.
 pub(crate) const OWN_SETTINGS_MAX: usize = 256;
 /// Bytes of a checkpoint of a task. One that is longer than a twelfth of the journal goes directly

@@ -6,11 +6,12 @@ use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::gates::Rate;
 use crate::words::history::HistoryLimits;
+use crate::words::hours::Hours;
 use crate::words::lapse::Lapse;
 use crate::words::limits::{DETAILS_BYTES_MAX, SETTING_BYTES_MAX};
 use crate::words::name::label;
 use crate::words::retention::Retention;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What the names of an application's own settings begin with.
@@ -56,6 +57,10 @@ pub enum SettingValue {
     Durability(Durability),
     /// How often tasks are taken.
     Rate(Rate),
+    /// The hours of the week in which tasks are taken.
+    Hours(Hours),
+    /// Names, each once, in their order; at most 4 KiB with a byte for each.
+    Names(BTreeSet<String>),
 }
 
 /// Each type that becomes a value, and the variant.
@@ -86,6 +91,14 @@ becomes! {
     BTreeMap<String, String> => Details;
     Durability => Durability;
     Rate => Rate;
+    Hours => Hours;
+    BTreeSet<String> => Names;
+}
+
+impl<const COUNT: usize> From<[&str; COUNT]> for SettingValue {
+    fn from(names: [&str; COUNT]) -> Self {
+        Self::Names(names.into_iter().map(str::to_owned).collect())
+    }
 }
 
 impl From<usize> for SettingValue {
@@ -108,6 +121,10 @@ impl SettingValue {
             Self::Details(texts) => {
                 texts.keys().try_for_each(|name| label("name of a detail", name).map(drop))?;
                 texts.iter().map(|(name, text)| name.len() + text.len() + 3).sum()
+            }
+            Self::Names(names) => {
+                names.iter().try_for_each(|name| label("name", name).map(drop))?;
+                names.iter().map(|name| name.len() + 1).sum()
             }
             _ => 0,
         };

@@ -146,8 +146,20 @@ fn each_report_enters_it() {
 #[test]
 fn each_setting_enters_it() {
     type Using = fn(&Queue, &Tube);
-    let uses: [(&[&str], Using); 8] = [
+    let uses: [(&[&str], Using); 16] = [
         (&["settings", "gates"], |_, tube| tube.set("limit", 1).unwrap()),
+        (&["settings", "gates", "conditions"], |_, tube| tube.set("require", ["a"]).unwrap()),
+        (&["settings", "gates", "hours"], |_, tube| {
+            tube.set("hours", "09:00-10:00".parse::<tubewell::Hours>().unwrap()).unwrap();
+        }),
+        (&["settings", "hours"], |_, tube| tube.set("hours", None::<tubewell::Hours>).unwrap()),
+        (&["settings", "conditions"], |_, tube| tube.set("require", [""; 0]).unwrap()),
+        (&["settings", "conditions"], |queue, _| queue.set("app.names", ["a"]).unwrap()),
+        (&["settings", "gates"], |queue, _| queue.set("app.rate", tubewell::Rate::new(1)).unwrap()),
+        (&["settings", "hours"], |_, tube| {
+            tube.set("app.hours", "09:00-10:00".parse::<tubewell::Hours>().unwrap()).unwrap();
+        }),
+        (&["conditions"], |queue, _| assert!(queue.set_condition("a", false).unwrap())),
         (&["settings", "day-statistics"], |_, tube| tube.set("keep_days", 1).unwrap()),
         (&["settings", "dropped-payloads"], |_, tube| tube.set("drop_payloads", true).unwrap()),
         (&["settings"], |_, tube| tube.set("ttl", secs(1)).unwrap()),
@@ -165,6 +177,7 @@ fn each_setting_enters_it() {
         let queue = still().0.open(&path).unwrap();
         let tube = queue.create_tube("t", TubeOptions::default().temporary(true)).unwrap();
         assert!(tube.set("ttl", 1).is_err() && queue.set("ttl", secs(1)).is_err());
+        queue.set_condition_for_run("a", true).unwrap();
         assert!(!tube.unset("ttl").unwrap() && !queue.unset("app.a").unwrap());
         assert_eq!(entered(&path), [""; 0]);
         using(&queue, &tube);

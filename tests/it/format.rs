@@ -548,15 +548,29 @@ fn gates_are_read_as_the_page_says() {
     let (builder, clock) = still();
     let queue = builder.open(&path).unwrap();
     let rate = tubewell::Rate::new(2).per(secs(1)).burst(3);
-    let options = TubeOptions::default().limit(7).rate(rate);
+    let options = TubeOptions::default().limit(7).rate(rate).require("paid").require("online");
+    let always = "00:00-12:00, 12:00-24:00, Mon 00:00-12:00 -01:30".parse().unwrap();
+    let options = options.hours(always);
+    let office = "Sun 23:00-02:00, Tue 09:00-17:30 +02:00".parse().unwrap();
+    queue.create_tube("office", TubeOptions::default().hours(office)).unwrap();
+
     let tube = queue.create_tube("t", options).unwrap();
     tube.put_many([&b"x"[..]; 2]).unwrap();
+    queue.set_condition("paid", false).unwrap();
+    queue.set_condition_for_run("online", true).unwrap();
+    assert!(tube.try_take().unwrap().is_none());
+    queue.set_condition("paid", true).unwrap();
     let pace = |path: &std::path::Path| {
         let (_copy, copy) = killed(path);
         let Folder { journal, contents, .. } = read(&copy).unwrap();
         assert!(journal.features.iter().any(|feature| feature.name == "gates"));
-        let row = contents.tubes.values().next().unwrap();
+        let [office, row] = contents.tubes.values().collect::<Vec<_>>()[..] else { panic!() };
+        let openings = vec![(0, 120), (1980, 2490), (10_020, 10_080)];
+        assert_eq!(office.hours, Some((120, openings)));
+        assert_eq!(row.hours, Some((-90, vec![(0, 10_080)])));
         assert_eq!((row.limit, row.rate), (7, Some((1_000_000, 2, 3))));
+        assert_eq!(row.required, ["online", "paid"]);
+        assert_eq!(contents.conditions, [("paid".to_owned(), true)].into());
         row.pace
     };
     assert_eq!(pace(&path), None);

@@ -65,6 +65,7 @@ mod by_id;
 mod clocks;
 mod close;
 mod codec;
+mod conditions;
 #[cfg(feature = "serde")]
 mod configuration;
 mod consumer;
@@ -90,6 +91,7 @@ mod group;
 mod handles;
 mod higher_first;
 mod history;
+mod hours;
 mod idle;
 mod input;
 mod inspect;

@@ -383,6 +383,20 @@ fn truncate_keeps_schedules() {
     sound(&queue);
 }
 
+/// Regression: a truncate forgot the next fire of the tube's schedules, unless that was due in the
+/// same step, until another deadline of the tube came.
+#[test]
+fn a_truncate_between_two_fires_keeps_the_next_one() {
+    let (queue, tube, clock) = queue();
+    every(&queue, &tube, MINUTE, ALL);
+    queue.tick().unwrap();
+    assert_eq!(tube.truncate().unwrap(), 1);
+    clock.advance(MINUTE);
+    queue.tick().unwrap();
+    assert_eq!(keys(&tube), ["s-2"]);
+    sound(&queue);
+}
+
 /// A fire is in the record of its child: a kill takes back both or none.
 #[test]
 fn a_kill_loses_no_fire_and_doubles_none() {

@@ -5,8 +5,9 @@ use crate::{close_sound, counts, home, kind, lone, lone_with, next, open, secs, 
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tubewell::{
-    Backoff, Cause, Conflict, Durability, ErrorKind, Event, HistoryLimits, Lapse, Queue, Rate,
-    Retention, ReturnTo, Setting, SettingSource, SettingValue, State, Tube, TubeKind, TubeOptions,
+    Backoff, Cause, Conflict, Durability, ErrorKind, Event, HistoryLimits, Hours, Lapse, Queue,
+    Rate, Retention, ReturnTo, Setting, SettingSource, SettingValue, State, Tube, TubeKind,
+    TubeOptions,
 };
 
 fn value(tube: &Tube, name: &str) -> SettingValue {
@@ -14,7 +15,7 @@ fn value(tube: &Tube, name: &str) -> SettingValue {
 }
 
 /// Each option of a tube that may be changed, with a value that is not its default.
-pub(crate) fn unusual() -> [(&'static str, SettingValue); 17] {
+pub(crate) fn unusual() -> [(&'static str, SettingValue); 19] {
     let details = BTreeMap::from([("stamp".to_owned(), "blue".to_owned())]);
     [
         ("backoff", Backoff::linear(secs(3)).jitter(5).into()),
@@ -23,6 +24,7 @@ pub(crate) fn unusual() -> [(&'static str, SettingValue); 17] {
         ("details", details.into()),
         ("drop_payloads", true.into()),
         ("history", HistoryLimits::new().entries(7).into()),
+        ("hours", "Mon-Fri 09:00-17:00".parse::<Hours>().unwrap().into()),
         ("in_flight", 3.into()),
         ("keep_buried", Retention::new().age(secs(9)).into()),
         ("keep_days", 8.into()),
@@ -32,6 +34,7 @@ pub(crate) fn unusual() -> [(&'static str, SettingValue); 17] {
         ("max_attempts", SettingValue::Nothing),
         ("priority", (-7).into()),
         ("rate", Rate::new(5).per(secs(60)).burst(2).into()),
+        ("require", ["online", "paid"].into()),
         ("ttl", secs(70).into()),
         ("ttr", secs(80).into()),
     ]
@@ -58,6 +61,7 @@ fn unusual_options() -> TubeOptions {
         .detail("stamp", "blue")
         .drop_payloads(true)
         .history(HistoryLimits::new().entries(7))
+        .hours("Mon-Fri 09:00-17:00".parse().unwrap())
         .in_flight(3)
         .keep_buried(Retention::new().age(secs(9)))
         .keep_days(8)
@@ -67,6 +71,8 @@ fn unusual_options() -> TubeOptions {
         .max_attempts(0)
         .priority(-7)
         .rate(Rate::new(5).per(secs(60)).burst(2))
+        .require("online")
+        .require("paid")
         .ttl(secs(70))
         .ttr(secs(80))
 }

@@ -108,6 +108,9 @@ pub fn writing(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
         tube.unset("ttr"),
         queue.set("session_grace", wait),
         queue.unset("session_grace"),
+        queue.set_condition("c", true),
+        queue.set_condition_for_run("d", true),
+        queue.remove_condition("c"),
         queue.tube("new"),
         queue.create_tube("new", new.clone().temporary(true)),
         queue.create_tube_with("new", new.clone(), on_change),
@@ -199,6 +202,9 @@ pub fn reading(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
         queue.taken_by("ada").and_then(first),
         queue.settings(),
         queue.setting("session_grace"),
+        queue.conditions(),
+        queue.condition("c"),
+        first(queue.requiring("c")),
         queue.check(),
         queue.space(),
         queue.base_space(),
@@ -235,7 +241,8 @@ const OTHERS: [&str; 9] = [
 fn fallible(text: &str) -> impl Iterator<Item = &str> {
     let listings = ["Result<", "-> Tasks", "-> Summaries", "-> NewestFirst", "-> TakenBy"]
         .into_iter()
-        .chain(["-> Resumed", "-> TaggedTasks", "-> TopTags", "-> TrackedTasks", "-> Schedules"]);
+        .chain(["-> Resumed", "-> TaggedTasks", "-> TopTags", "-> TrackedTasks", "-> Schedules"])
+        .chain(["-> Requiring"]);
     text.split("\n    pub fn ").skip(1).filter_map(move |rest| {
         let signature = rest.split_once('{').map_or(rest, |(signature, _)| signature);
         let may_fail = listings.clone().any(|listing| signature.contains(listing));

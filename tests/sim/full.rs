@@ -707,6 +707,14 @@ fn verbs() -> Vec<Verb> {
         ("space", May::Never, |s| s.queue.space().map(nothing)),
         ("check", May::Never, |s| s.queue.check().map(nothing)),
         ("set", May::Disk, |s| s.tube.set("ttl", WAVE_AT * 9).map(nothing)),
+        ("set_condition", May::Disk, |s| s.queue.set_condition("paid", true).map(nothing)),
+        ("set_condition to false", May::Never, |s| {
+            s.queue.set_condition("paid", false).map(nothing)
+        }),
+        ("set_condition_for_run", May::Never, |s| {
+            s.queue.set_condition_for_run("online", true).map(nothing)
+        }),
+        ("remove_condition", May::Never, |s| s.queue.remove_condition("paid").map(nothing)),
         ("set of what rows follow", May::Disk, |s| s.tube.set("in_flight", 2).map(nothing)),
         ("set of a text", May::Disk, |s| s.queue.set("app.text", long()).map(nothing)),
         ("set of what is set", May::Disk, |s| {

@@ -403,6 +403,7 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::Update { .. }
         | Step::Truncate { .. }
         | Step::Tune { .. }
+        | Step::Condition { to: Some(_), is_stored: true, .. }
         | Step::Create { .. }
         | Step::DropTube { .. }
         | Step::DropEmpty { .. } => durability == Durability::Durable,
@@ -416,6 +417,10 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
 pub fn same(expected: &Sight, seen: &Sight) -> Verdict<()> {
     if expected.own != seen.own {
         return Err(format!("the own table has {:?}, expected {:?}", seen.own, expected.own));
+    }
+    if expected.conditions != seen.conditions {
+        let (is, should) = (&seen.conditions, &expected.conditions);
+        return Err(format!("the conditions are {is:?}, expected {should:?}"));
     }
     let bytes = (expected.durable_bytes, seen.durable_bytes);
     let (expected, seen) = (&expected.tubes, &seen.tubes);

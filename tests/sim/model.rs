@@ -84,6 +84,8 @@ pub struct Model {
     own: BTreeSet<Serial>,
     /// Also those that are gone.
     tracked: BTreeSet<Serial>,
+    /// Those that are declared: whether each is set, and whether it is stored.
+    conditions: BTreeMap<u8, (bool, bool)>,
     /// Takes and puts that ever returned, the latest last.
     leases: Vec<(LeaseNo, Serial, u8, u64)>,
     puts: Vec<Serial>,
@@ -95,7 +97,7 @@ pub struct Model {
 impl Model {
     pub fn new(time: Time) -> Self {
         let (tubes, tasks, sessions) = Default::default();
-        let (own, tracked, leases, puts) = Default::default();
+        let (own, tracked, conditions, leases, puts) = Default::default();
         let (front, back, incarnations) = (0, 0, 0);
         let adoption = None;
         Self {
@@ -106,6 +108,7 @@ impl Model {
             adoption,
             own,
             tracked,
+            conditions,
             leases,
             puts,
             front,
@@ -634,6 +637,15 @@ impl Model {
                 return self.transact(*tube, *ending, picked);
             }
             Step::AckMany { .. } => return self.ack_many(&picked.leases),
+            Step::Condition { condition, to, is_stored } => {
+                let before = self.conditions.get(condition).copied();
+                let after = to.map(|is_set| (is_set, *is_stored));
+                match after {
+                    Some(after) => self.conditions.insert(*condition, after),
+                    None => self.conditions.remove(condition),
+                };
+                return Ok(Answer::Count(u64::from(before != after)));
+            }
             Step::TakeFrom { best, count } => {
                 return Ok(self.take_from(*best, *count, picked.lease));
             }
@@ -768,7 +780,10 @@ impl Model {
         let (durable_bytes, (tagged, top_tags)) = (self.durable_bytes(), self.tagged());
         let is_there = |serial: &Serial| (*serial, self.tasks.contains_key(serial));
         let tracked = self.tracked.iter().map(is_there).collect();
-        Sight { tubes, own: self.own.clone(), durable_bytes, tagged, top_tags, tracked }
+        let conditions =
+            self.conditions.iter().map(|(no, is)| (condition_name(*no), *is)).collect();
+        let own = self.own.clone();
+        Sight { tubes, own, durable_bytes, tagged, top_tags, tracked, conditions }
     }
 
     /// The tasks of each tag, and the tags of two or more.

@@ -80,9 +80,21 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let tags = Rng::new(seed ^ 1 << 62);
     let (tracks, several) = (Rng::new(seed ^ 1 << 61), Rng::new(seed ^ 1 << 60));
     let (pauses, batches) = (Rng::new(seed ^ 1 << 59), Rng::new(seed ^ 1 << 58));
+    let conditions = Rng::new(seed ^ 1 << 57);
     let kinds = [TubeKind::General; 4];
-    let mut maker =
-        Maker { rng, payloads, tunes, tags, tracks, several, pauses, batches, profile, kinds };
+    let mut maker = Maker {
+        rng,
+        payloads,
+        tunes,
+        tags,
+        tracks,
+        several,
+        pauses,
+        batches,
+        conditions,
+        profile,
+        kinds,
+    };
     // One to four tubes at the start; the rest are made later.
     let mut steps: Vec<_> = (0..=maker.rng.below(4) as u8).map(|tube| maker.create(tube)).collect();
     while steps.len() < profile.steps {
@@ -106,6 +118,9 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
             let tube = maker.pauses.of(&[0, 0, 0, 1, 1, 2, 3]);
             let length = maker.pauses.of(&[0, 1, SECOND, 3 * SECOND, 60 * SECOND, EVER]);
             steps.push(Step::PauseOut { tube, length });
+        }
+        if maker.conditions.one_in(20) {
+            steps.push(maker.condition());
         }
         if maker.batches.one_in(25) {
             steps.push(maker.batch());
@@ -145,6 +160,8 @@ struct Maker {
     pauses: Rng,
     /// When several tasks are put, and tubes without tasks are dropped.
     batches: Rng,
+    /// Which conditions are required, and when they are set.
+    conditions: Rng,
     profile: Profile,
     /// The likely kind of each tube, so that refused options stay rare.
     kinds: [TubeKind; 4],
@@ -221,6 +238,9 @@ impl Maker {
         opts.buried = self.rng.one_in(6).then(|| kept(&mut self.rng));
         if self.tunes.one_in(6) {
             opts.limit = self.tunes.of(&[1, 2, 5]);
+        }
+        if self.conditions.one_in(5) {
+            opts.required = self.required();
         }
         if self.tunes.one_in(4) {
             opts.history = self.tunes.of(&HISTORIES);
@@ -322,6 +342,26 @@ impl Maker {
     fn track(&mut self) -> Step {
         let tube = self.tracks.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
         Step::Track { tube, task: self.tracks.near(), is_on: !self.tracks.one_in(3) }
+    }
+
+    fn required(&mut self) -> Required {
+        self.conditions.of(&[[true, false], [false, true], [true, true]])
+    }
+
+    /// Sets a condition, mostly, or changes what a tube requires.
+    fn condition(&mut self) -> Step {
+        if self.conditions.one_in(4) {
+            let tube = self.conditions.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
+            let names = if self.conditions.one_in(2) { [false; 2] } else { self.required() };
+            return Step::Tune {
+                tube,
+                to: Tune::Require(names),
+                is_set: !self.conditions.one_in(3),
+            };
+        }
+        let to = self.conditions.of(&[Some(true), Some(true), Some(true), Some(false), None]);
+        let (condition, is_stored) = (self.conditions.below(2) as u8, !self.conditions.one_in(3));
+        Step::Condition { condition, to, is_stored }
     }
 
     fn back(&mut self, timed: bool) -> Back {

@@ -30,6 +30,18 @@ pub fn history((entries, bytes): (u32, u32)) -> HistoryLimits {
     HistoryLimits::new().entries(entries).bytes(bytes)
 }
 
+/// Which of the conditions a tube requires.
+pub type Required = [bool; 2];
+
+/// Their names.
+fn required(which: Required) -> impl Iterator<Item = String> {
+    (0..).zip(which).filter(|(_, is_required)| *is_required).map(|(no, _)| condition_name(no))
+}
+
+pub fn condition_name(condition: u8) -> String {
+    format!("condition {condition}")
+}
+
 /// The options of a tube.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opts {
@@ -45,6 +57,8 @@ pub struct Opts {
     pub in_flight: u32,
     /// Of all tasks of the tube; 0: any number.
     pub limit: u64,
+    /// Which conditions must be set.
+    pub required: Required,
     pub hold: bool,
     pub spares: bool,
     /// Higher priorities are first.
@@ -138,6 +152,7 @@ impl Opts {
             backoff: if general { (1_000_000, 2, 0, 3_600_000_000) } else { (0, 1, 0, 0) },
             in_flight: 1,
             limit: 0,
+            required: [false; 2],
             hold: false,
             spares: false,
             higher: false,
@@ -170,6 +185,9 @@ impl Opts {
             .index_kinds(self.kinds)
             .history(history(self.history))
             .lapse(lapse(self.grace, self.to, self.free));
+        for name in required(self.required) {
+            options = options.require(&name);
+        }
         if let Some(ttl) = self.ttl {
             options = options.ttl(length(ttl));
         }
@@ -212,6 +230,7 @@ pub enum Tune {
     InFlight(u32),
     /// 0: no limit.
     Limit(u64),
+    Require(Required),
     /// The grace, where it returns to, whether it is free.
     Lapse(u64, To, bool),
 }
@@ -231,6 +250,7 @@ impl Tune {
             Self::Buried(kept) => ("keep_buried", kept.map(Kept::build).into()),
             Self::InFlight(tasks) => ("in_flight", tasks.into()),
             Self::Limit(tasks) => ("limit", tasks.into()),
+            Self::Require(names) => ("require", required(names).collect::<BTreeSet<_>>().into()),
             Self::Lapse(grace, to, free) => ("lapse", lapse(grace, to, free).into()),
         }
     }
@@ -249,6 +269,7 @@ impl Tune {
             Self::Buried(_) => Self::Buried(opts.buried),
             Self::InFlight(_) => Self::InFlight(opts.in_flight),
             Self::Limit(_) => Self::Limit(opts.limit),
+            Self::Require(_) => Self::Require(opts.required),
             Self::Lapse(..) => Self::Lapse(opts.grace, opts.to, opts.free),
         }
     }
@@ -266,6 +287,7 @@ impl Tune {
             Self::Buried(kept) => opts.buried = kept,
             Self::InFlight(tasks) => opts.in_flight = tasks,
             Self::Limit(tasks) => opts.limit = tasks,
+            Self::Require(names) => opts.required = names,
             Self::Lapse(grace, to, free) => {
                 (opts.grace, opts.to, opts.free) = (grace, to, free);
             }
@@ -426,6 +448,12 @@ pub enum Step {
     TakeFrom {
         best: bool,
         count: u8,
+    },
+    /// Sets a condition or clears it; None: it is removed.
+    Condition {
+        condition: u8,
+        to: Option<bool>,
+        is_stored: bool,
     },
     /// Takes the first task of a group.
     TakeGroup {
@@ -941,6 +969,8 @@ pub struct Sight {
     pub top_tags: Vec<(String, u64)>,
     /// The tracked tasks in the order of their ids, each with whether it is there.
     pub tracked: Vec<(Serial, bool)>,
+    /// The conditions that are declared: whether each is set, and whether it is stored.
+    pub conditions: BTreeMap<String, (bool, bool)>,
 }
 
 /// The consumer whose session has no name, and so no rows and no grace.

@@ -268,6 +268,15 @@ impl World {
             }
             Step::Transact { tube, ending, .. } => self.transact(*tube, *ending, picked),
             Step::AckMany { .. } => self.ack_many(&picked.leases),
+            Step::Condition { condition, to, is_stored } => {
+                let (name, queue) = (condition_name(*condition), self.queue());
+                let changed = match (to, is_stored) {
+                    (Some(is_set), true) => queue.set_condition(&name, *is_set),
+                    (Some(is_set), false) => queue.set_condition_for_run(&name, *is_set),
+                    (None, _) => queue.remove_condition(&name),
+                };
+                Ok(changed.map(|is_any| Answer::Count(is_any.into())))
+            }
             Step::TakeFrom { best, count } => self.take_from(*best, *count, picked.lease),
             Step::Bring { step } => done(self.bring(no.unwrap_or_default(), step, picked.serial)),
             Step::Touch { by, .. } => done(self.held(no).and_then(|held| held.touch(length(*by)))),

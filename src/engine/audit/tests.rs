@@ -202,6 +202,8 @@ fn filled() -> Rows {
         source.move_to(moved, tube).apply().unwrap();
     }
     queue.tube("empty").unwrap();
+    queue.set_condition("stored", true).unwrap();
+    queue.set_condition_for_run("for the run", false).unwrap();
     let unique = TubeOptions::default().unique(Unique::new().in_queue(true).buried(false));
     let unique = queue.create_tube("unique", unique).unwrap();
     unique.task(b"counts").key("counts").put().unwrap();
@@ -302,7 +304,7 @@ fn is_failed_of_swept(rows: &Rows, key: &[u8]) -> bool {
 /// all that there is of a fresh task in a temporary tube, whose payload bytes are not counted, or
 /// without it the task would be fresh.
 fn is_only_counted(rows: &Rows, key: &Key) -> bool {
-    let alone = [Tag::Setting, Tag::Tracked, Tag::Day];
+    let alone = [Tag::Setting, Tag::Tracked, Tag::Day, Tag::Condition, Tag::RunCondition];
     if Range::holding(key).is_some_and(|range| alone.contains(&range.tag)) {
         return true;
     }
@@ -367,9 +369,11 @@ fn an_extra_row_is_reported() {
         }
         let mut more = sound.clone();
         assert!(more.rows.insert(stray.clone(), row.clone()).is_none(), "{stray:02x?}");
-        // The task of a tracked id may be gone.
-        let is_tracked = key.first() == Some(&(Tag::Tracked as u8));
-        let unseen = is_swept_unseen(&sound, key) || is_history_of_swept(&sound, key) || is_tracked;
+        // The task of a tracked id may be gone, and a condition may have any name.
+        let alone = [Tag::Tracked, Tag::Condition, Tag::RunCondition];
+        let stands_alone = alone.iter().any(|tag| key.first() == Some(&(*tag as u8)));
+        let unseen =
+            is_swept_unseen(&sound, key) || is_history_of_swept(&sound, key) || stands_alone;
         assert_eq!(more.faults().is_empty(), unseen, "{stray:02x?}");
     }
     for tag in Tag::in_runs() {
@@ -409,7 +413,7 @@ fn linking(open: u32) -> Value {
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
-    let faults: [(&str, Spoil); 89] = [
+    let faults: [(&str, Spoil); 91] = [
         ("Day: a damaged row", |rows| {
             let key = rows.in_tube("first", Tag::Day);
             rows.set(key, Value::from([1]));
@@ -746,6 +750,12 @@ fn every_fault_has_its_line() {
             let mut key = key::settings_of(0);
             key.push(0xff);
             rows.set(key, SettingRow::of(7.into()).encode());
+        }),
+        ("Condition: it cannot be read", |rows| {
+            rows.set(key::condition("stored", true), Value::from([2]));
+        }),
+        ("Condition: an invalid key", |rows| {
+            rows.set(key::condition("a\nb", false), Value::from([1]));
         }),
         ("1 in flight, stored Some(2)", |rows| {
             let group = rows.in_tube("first", Tag::Group);

@@ -155,7 +155,7 @@ impl<'a> Search<'a> {
         let Some(tube) = known.known(number) else { return Ok(None) };
         let mut most = usize::MAX;
         if tube.row.may_be_closed() {
-            most = sound(gates::free(ctx, tube, ctx.now.queue))?.unwrap_or(0);
+            most = sound(gates::admit(ctx, tube))?.unwrap_or(0);
             if most == 0 {
                 return Ok(None);
             }

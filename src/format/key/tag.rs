@@ -26,11 +26,19 @@ macro_rules! tags {
                 }
             }
 
-            #[inline]
+            /// To what the rows of each tag belong, by its number. A table, because this is asked
+            /// for every row of a step.
+            #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
+            const SCOPES: [TagScope; Self::SPACE] = {
+                let mut scopes = [TagScope::Queue; Self::SPACE];
+                $(scopes[$byte] = TagScope::$scope;)*
+                scopes
+            };
+
+            #[inline(always)]
+            #[expect(clippy::indexing_slicing, reason = "every tag is smaller than the table")]
             pub(crate) const fn scope(self) -> TagScope {
-                match self {
-                    $(Self::$tag => TagScope::$scope,)*
-                }
+                Self::SCOPES[self as usize]
             }
 
             /// The state that a row of this tag gives. A task has at most one such row; without one
@@ -61,6 +69,8 @@ tags! {
     ConsumerName = 0x06, Mirrored, None;
     /// id → queue time since when the task is tracked, also after it is gone
     Tracked = 0x07, Mirrored, None;
+    /// condition name → `ConditionRow`
+    Condition = 0x08, Mirrored, None;
     /// run, id → `PositionRow`, for a task whose rank does not follow from its id
     Position = 0x10, Run, None;
     /// run, priority, order, id → `TaskRow` of a task that was put ready and in no group. It is
@@ -171,6 +181,8 @@ tags! {
     HeldTime = 0x43, Run, None;
     /// run, day → `DayRow`: the statistics of a day
     Day = 0x44, Run, None;
+    /// condition name → `ConditionRow`, of a condition that the end of the process forgets
+    RunCondition = 0x45, Temporary, None;
 }
 
 /// To what the rows of a tag belong.

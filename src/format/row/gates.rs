@@ -5,7 +5,10 @@ use crate::format::extension::Extension;
 use crate::format::pack::{Packer, Unpacker, Value};
 use crate::words::clock::{NEVER, micros};
 use crate::words::gates::{Gates, Rate};
+use crate::words::hours::Hours;
+use crate::words::name::label;
 use crate::words::sync::Arc;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How many of its tasks may be in flight: `u64`, not 0.
@@ -17,6 +20,52 @@ const RATE_FIELD: u16 = 17;
 /// When the next task is due by that, in nanoseconds of the queue time: `u64`, not 0. Absent if
 /// none was taken.
 const PACE_FIELD: u16 = 18;
+
+/// The conditions that must be set, see [`names`]; at least one.
+const REQUIRED_FIELD: u16 = 19;
+
+/// The hours in which tasks may be taken, see [`hours_field`].
+const HOURS_FIELD: u16 = 20;
+
+/// The content of that field: `offset: i16`, then for each opening `from: u16 · to: u16`.
+pub(super) fn hours_field(hours: &Hours) -> Value {
+    let mut field = Packer::new();
+    field.u16(hours.offset.cast_unsigned());
+    for (from, to) in &hours.openings {
+        field.u16(*from).u16(*to);
+    }
+    field.done()
+}
+
+pub(super) fn read_hours(field: &[u8]) -> Option<Hours> {
+    let mut rest = Unpacker::new(field);
+    let (offset, mut openings) = (rest.u16()?.cast_signed(), Vec::new());
+    for _ in 0..field.len().saturating_sub(2) / 4 {
+        openings.push((rest.u16()?, rest.u16()?));
+    }
+    rest.end(Hours { openings, offset }).filter(|hours| hours.check().is_ok())
+}
+
+/// Names in their order, each once: `bytes: u8 · name`.
+pub(super) fn names(names: &BTreeSet<String>) -> Value {
+    let mut packed = Packer::new();
+    for name in names {
+        packed.u8(name.len() as u8).bytes(name.as_bytes());
+    }
+    packed.done()
+}
+
+pub(super) fn read_names(packed: &[u8]) -> Option<BTreeSet<String>> {
+    let (mut rest, mut names) = (packed, BTreeSet::<String>::new());
+    while let Some((bytes, more)) = rest.split_first() {
+        let (name, more) = more.split_at_checked(usize::from(*bytes))?;
+        let name = label("name", std::str::from_utf8(name).ok()?).ok()?;
+        // Each set of names has one encoding.
+        names.last().is_none_or(|last| &**last < name).then(|| names.insert(name.to_owned()))?;
+        rest = more;
+    }
+    Some(names)
+}
 
 /// The content of that field: `per: u64 · tasks: u32 · burst: u32`.
 pub(super) fn rate_field(rate: &Rate) -> Value {
@@ -49,7 +98,7 @@ pub(super) fn take_pace(extension: &mut Extension) -> Option<u64> {
 
 /// Writes the field of each gate.
 pub(super) fn write(gates: &Gates, add: &mut impl FnMut(u16, &[u8])) {
-    let Gates { limit, rate } = gates;
+    let Gates { limit, rate, required, hours } = gates;
     if *limit > 0 {
         let mut field = Packer::new();
         field.u64(*limit);
@@ -57,6 +106,12 @@ pub(super) fn write(gates: &Gates, add: &mut impl FnMut(u16, &[u8])) {
     }
     if let Some(rate) = rate {
         add(RATE_FIELD, &rate_field(rate));
+    }
+    if !required.is_empty() {
+        add(REQUIRED_FIELD, &names(required));
+    }
+    if let Some(hours) = hours {
+        add(HOURS_FIELD, &hours_field(hours));
     }
 }
 
@@ -71,6 +126,13 @@ pub(super) fn read(extension: &mut Extension) -> Option<Option<Arc<Gates>>> {
     }
     if let Some(field) = extension.take(RATE_FIELD) {
         gates.rate = Some(read_rate(&field)?);
+    }
+    if let Some(field) = extension.take(REQUIRED_FIELD) {
+        gates.required = read_names(&field).filter(|names| !names.is_empty())?;
+        gates.check().ok()?;
+    }
+    if let Some(field) = extension.take(HOURS_FIELD) {
+        gates.hours = Some(read_hours(&field)?);
     }
     Some((gates != Gates::default()).then(|| Arc::new(gates)))
 }

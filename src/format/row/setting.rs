@@ -101,6 +101,8 @@ fn content(value: &SettingValue) -> (u8, Value) {
             10
         }
         SettingValue::Rate(rate) => return (11, gates::rate_field(rate)),
+        SettingValue::Names(names) => return (12, gates::names(names)),
+        SettingValue::Hours(hours) => return (13, gates::hours_field(hours)),
     };
     (code, content.done())
 }
@@ -137,6 +139,10 @@ fn read(code: u8, content: &[u8]) -> Option<SettingValue> {
             _ => return None,
         },
         11 => SettingValue::Rate(gates::read_rate(rest.take_rest())?),
+        13 => SettingValue::Hours(gates::read_hours(rest.take_rest())?),
+        12 if content.len() <= SETTING_BYTES_MAX => {
+            SettingValue::Names(gates::read_names(rest.take_rest())?)
+        }
         _ => return None,
     };
     rest.end(value)
@@ -145,6 +151,7 @@ fn read(code: u8, content: &[u8]) -> Option<SettingValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::hours::Hours;
     use crate::words::lapse::{Lapse, ReturnTo};
     use crate::words::retention::Retention;
     use std::collections::BTreeMap;
@@ -158,7 +165,8 @@ mod tests {
         let long = |number: u64| number.to_be_bytes();
         let short = |number: u32| number.to_be_bytes();
         let backoff = [&long(1)[..], &short(1), &long(0), &long(1), &[20]].concat();
-        let golden: [(SettingValue, u8, Vec<u8>); 12] = [
+        let hours: Hours = "Mon 01:00-01:30 +02:00".parse().unwrap();
+        let golden: [(SettingValue, u8, Vec<u8>); 14] = [
             (SettingValue::Nothing, 0, vec![]),
             (true.into(), 1, vec![1]),
             ((-2).into(), 2, (-2_i128).to_be_bytes().to_vec()),
@@ -179,6 +187,8 @@ mod tests {
             (HistoryLimits::new().entries(5).into(), 8, [short(5), short(4096)].concat()),
             (texts.into(), 9, vec![1, b'a', 0, 1, b'b']),
             (Durability::Relaxed.into(), 10, vec![1]),
+            (hours.into(), 13, vec![0, 120, 0, 60, 0, 90]),
+            (["b", "é"].into(), 12, [&[1, b'b', 2][..], "é".as_bytes()].concat()),
         ];
         for (value, code, content) in golden {
             let bytes = [&[code, 0, content.len() as u8][..], &content].concat();
@@ -187,13 +197,16 @@ mod tests {
             assert_eq!(SettingRow::decode(&bytes), Some(row));
             assert!((0..bytes.len()).all(|end| SettingRow::decode(&bytes[..end]).is_none()));
         }
-        let wrong: [&[u8]; 7] = [
+        let wrong: [&[u8]; 10] = [
             &[0, 0, 1, 0],
             &[1, 0, 1, 2],
             &[4, 0, 1, 0xff],
             &[9, 0, 4, 0, 0, 1, b'b'],
             &[10, 0, 1, 2],
             &[11, 0, 0],
+            &[12, 0, 4, 1, b'b', 1, b'a'],
+            &[12, 0, 1, 0],
+            &[13, 0, 2, 0, 0],
             &[],
         ];
         assert!(wrong.iter().all(|row| SettingRow::decode(row).is_none()));

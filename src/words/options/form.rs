@@ -4,6 +4,7 @@
 use crate::words::backoff::Backoff;
 use crate::words::gates::Rate;
 use crate::words::history::HistoryLimits;
+use crate::words::hours::Hours;
 use crate::words::lapse::Lapse;
 use crate::words::options::TubeOptions;
 use crate::words::retention::Retention;
@@ -11,7 +12,7 @@ use crate::words::sync::Arc;
 use crate::words::tube_kind::TubeKind;
 use crate::words::unique::Unique;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// No field is left out when it is written: a codec without names reads them by their order.
@@ -34,6 +35,8 @@ struct TubeForm {
     /// 0: no limit.
     limit: u64,
     rate: Option<Rate>,
+    require: BTreeSet<String>,
+    hours: Option<Hours>,
     hold_group_while_delayed: bool,
     ttl_spares_buried: bool,
     higher_first: bool,
@@ -102,6 +105,8 @@ impl TubeForm {
             in_flight,
             limit: gates.limit,
             rate: gates.rate,
+            require: gates.required,
+            hours: gates.hours,
             hold_group_while_delayed,
             ttl_spares_buried,
             higher_first,
@@ -141,6 +146,7 @@ impl TubeForm {
         if let Some(rate) = self.rate {
             options = options.rate(rate);
         }
+        options.change_gates(|gates| (gates.required, gates.hours) = (self.require, self.hours));
         if let Some(ttr) = self.ttr {
             options = options.ttr(ttr);
         }
@@ -199,7 +205,12 @@ mod tests {
             backoff: Backoff::linear(Duration::from_micros(3)).factor(3).jitter(20),
             lapse: Lapse::new().to(ReturnTo::After(Duration::from_secs(1))).charged(false),
             in_flight: 2,
-            gates: Some(Arc::new(Gates { limit: 3, rate: Some(Rate::new(4).burst(2)) })),
+            gates: Some(Arc::new(Gates {
+                limit: 3,
+                rate: Some(Rate::new(4).burst(2)),
+                required: ["online".to_owned()].into(),
+                hours: Some("Mon 09:00-17:00 +02:00".parse().unwrap()),
+            })),
             hold_group_while_delayed: true,
             ttl_spares_buried: true,
             higher_first: true,

@@ -1,6 +1,7 @@
 //! The options of a tube that are gates: what all of its tasks need before they are taken.
 
 use crate::words::gates::{Gates, Rate};
+use crate::words::hours::Hours;
 use crate::words::options::TubeOptions;
 use crate::words::sync::Arc;
 
@@ -49,6 +50,71 @@ impl TubeOptions {
     /// How often tasks of the tube are taken. `None`: as often as takers come.
     pub fn get_rate(&self) -> Option<Rate> {
         self.gates.as_ref()?.rate
+    }
+
+    /// Tasks are taken only while the queue's [condition](crate::Queue::set_condition) of this name
+    /// is set. Each call adds a condition, at most 16: all of them must be set. One that was never
+    /// declared is not set. Set with [`Tube::set`](crate::Tube::set), which takes all names at
+    /// once, it is in force at once for all tasks of the tube. Default: none.
+    ///
+    /// ```
+    /// use tubewell::{Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let uploads = queue.create_tube("uploads", TubeOptions::default().require("online"))?;
+    /// uploads.put(b"photo")?;
+    /// assert!(uploads.try_take()?.is_none());
+    /// queue.set_condition_for_run("online", true)?;
+    /// uploads.take()?.ack()?;
+    /// uploads.set("require", ["online", "unmetered"])?;
+    /// assert_eq!(uploads.info()?.options.get_require().count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn require(mut self, condition: &str) -> Self {
+        self.change_gates(|gates| _ = gates.required.insert(condition.to_owned()));
+        self
+    }
+
+    /// The conditions that must be set, in the order of their names.
+    pub fn get_require(&self) -> impl Iterator<Item = &str> {
+        let gates = self.gates.as_ref();
+        gates.into_iter().flat_map(|gates| gates.required.iter().map(String::as_str))
+    }
+
+    /// The hours of the week in which tasks are taken, by the wall clock; [`Hours`] has the texts
+    /// that they are made of. At their end no lease ends; takers that wait go on when they begin.
+    /// Set with [`Tube::set`](crate::Tube::set) they are in force at once. Default: all.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Clock, ManualClock, Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let clock = ManualClock::new();
+    /// # let since_epoch = clock.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    /// # let into_week = (since_epoch.as_secs() + 3 * 86_400) % (7 * 86_400);
+    /// # clock.advance(Duration::from_secs(7 * 86_400 - into_week));
+    /// // It is Monday, 00:00.
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let office = "Mon-Fri 09:00-17:00".parse()?;
+    /// let calls = queue.create_tube("calls", TubeOptions::default().hours(office))?;
+    /// calls.put(b"ada")?;
+    /// assert!(calls.try_take()?.is_none());
+    /// clock.advance(Duration::from_secs(9 * 3600));
+    /// calls.take()?.ack()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn hours(mut self, hours: Hours) -> Self {
+        self.change_gates(|gates| gates.hours = Some(hours));
+        self
+    }
+
+    /// The hours of the week in which tasks are taken. `None`: all.
+    pub fn get_hours(&self) -> Option<&Hours> {
+        self.gates.as_ref()?.hours.as_ref()
     }
 
     /// Changes its gates.

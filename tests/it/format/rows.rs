@@ -76,6 +76,7 @@ pub(crate) enum Key {
     },
     /// The id of a tracked task.
     Tracked(u64),
+    Condition(String),
     /// The id of a task with tags.
     TaskTags(u64),
     /// Tag, time and id.
@@ -143,6 +144,7 @@ impl Key {
             5 => Self::Consumer(rest.u32()?),
             6 => Self::ConsumerName(name(rest)?),
             7 => Self::Tracked(rest.u64()?),
+            8 => Self::Condition(name(rest)?),
             0x20 => Self::Failed(rest.text()?, rest.u64()?, rest.u32()?, rest.u64()?),
             0x22 => Self::Piece { id: rest.u64()?, generation: rest.u32()?, number: rest.u32()? },
             0x24 => Self::Moved(rest.u64()?),
@@ -285,6 +287,10 @@ pub(crate) struct TubeRow {
     pub(crate) rate: Option<(u64, u32, u32)>,
     /// When the next one is due by that, in nanoseconds.
     pub(crate) pace: Option<u64>,
+    /// Its hours: the offset, and the openings.
+    pub(crate) hours: Option<(i16, Vec<(u16, u16)>)>,
+    /// The conditions that it requires.
+    pub(crate) required: Vec<String>,
 }
 
 impl TubeRow {
@@ -547,6 +553,8 @@ impl Bytes<'_> {
             limit: 0,
             rate: None,
             pace: None,
+            hours: None,
+            required: Vec::new(),
             lapse: None,
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
@@ -607,6 +615,11 @@ impl Bytes<'_> {
                         rest.end()?;
                         ensure(row.pace != Some(0), || "a pace of nothing".into())?;
                     }
+                    19 => {
+                        row.required = Bytes(bytes).names()?;
+                        ensure(!row.required.is_empty(), || "no condition".into())?;
+                    }
+                    20 => row.hours = Some(Bytes(bytes).hours()?),
                     3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
                     _ => return Err(format!("field {number} of a tube")),
                 }
@@ -623,6 +636,42 @@ impl Bytes<'_> {
         ensure(is_one, || format!("a rate of {rate:?}"))?;
         self.end()?;
         Ok(rate)
+    }
+
+    /// Names in their order, each once, and nothing else.
+    fn names(mut self) -> Read<Vec<String>> {
+        let mut names: Vec<String> = Vec::new();
+        while !self.0.is_empty() {
+            let length = usize::from(self.u8()?);
+            let name = self.string(length)?;
+            let is_next = names.last().is_none_or(|last| *last < name);
+            ensure(is_next && length > 0, || format!("{name:?} is not the next name"))?;
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    /// An offset and openings in their order, and nothing else.
+    fn hours(mut self) -> Read<(i16, Vec<(u16, u16)>)> {
+        let offset = self.u16()?.cast_signed();
+        ensure(offset.abs() < 1440, || format!("an offset of {offset}"))?;
+        let mut openings: Vec<(u16, u16)> = Vec::new();
+        while !self.0.is_empty() {
+            let (from, to) = (self.u16()?, self.u16()?);
+            let is_next = openings.last().is_none_or(|(_, last)| *last < from);
+            let is_one = is_next && from < to && to <= 7 * 1440;
+            ensure(is_one, || format!("an opening from {from} to {to}"))?;
+            openings.push((from, to));
+        }
+        ensure((1..=168).contains(&openings.len()), || "no opening, or too many".into())?;
+        Ok((offset, openings))
+    }
+
+    /// Whether a condition is set.
+    pub(crate) fn condition(mut self) -> Read<bool> {
+        let is_set = self.flags(1)? == 1;
+        self.extended_end()?;
+        Ok(is_set)
     }
 
     /// A step and a jitter, and nothing else.
@@ -697,6 +746,8 @@ impl Bytes<'_> {
             }
             10 => _ = rest.flags(1)?,
             11 => _ = Bytes(rest.take(16)?).rate()?,
+            13 => _ = Bytes(rest.take(length)?).hours()?,
+            12 => _ = Bytes(rest.take(length)?).names()?,
             of => return Err(format!("a setting of type {of}")),
         }
         rest.end()?;

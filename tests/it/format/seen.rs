@@ -203,6 +203,25 @@ fn options(row: &TubeRow) -> TubeOptions {
         .max_attempts(row.max_attempts)
         .in_flight(row.in_flight)
         .limit(row.limit);
+    if let Some((offset, openings)) = &row.hours {
+        // As a text that names each opening, of at most a day.
+        let days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+        let time = |minutes: u16| format!("{:02}:{:02}", minutes / 60, minutes % 60);
+        let shown = openings.iter().map(|(from, to)| {
+            let day = days[usize::from(from / 1440)];
+            format!("{day} {}-{}", time(from % 1440), time(to % 1440))
+        });
+        let sign = if *offset < 0 { '-' } else { '+' };
+        let text = format!(
+            "{} {sign}{}",
+            shown.collect::<Vec<_>>().join(","),
+            time(offset.unsigned_abs())
+        );
+        options = options.hours(text.parse().unwrap());
+    }
+    for condition in &row.required {
+        options = options.require(condition);
+    }
     if let Some((per, tasks, burst)) = row.rate {
         let rate = Rate::new(tasks).per(Duration::from_micros(per));
         options = options.rate(rate.burst(burst));
@@ -279,6 +298,8 @@ pub(crate) fn compare(contents: &Contents, bytes: u64, queue: &Queue) {
     let names: BTreeSet<_> = contents.tubes.values().map(|tube| tube.name.clone()).collect();
     let shown_names: BTreeSet<_> = queue.tubes().unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(shown_names, names);
+    let conditions = queue.conditions().unwrap().into_iter().map(|it| (it.name, it.is_set));
+    assert_eq!(conditions.collect::<BTreeMap<_, _>>(), contents.conditions);
     let mut gone = 0;
     for row in contents.tubes.values() {
         let tube = queue.find_tube(&row.name).unwrap().unwrap();

@@ -53,6 +53,8 @@ pub(crate) struct Contents {
     pub(crate) settings: BTreeMap<(u32, String), (u8, Vec<u8>)>,
     /// Tracked ids, each with the time since when it is.
     pub(crate) tracked: BTreeMap<u64, u64>,
+    /// Conditions, and whether each is set.
+    pub(crate) conditions: BTreeMap<String, bool>,
     /// The tags of the tasks of tubes, by id.
     pub(crate) tags: BTreeMap<u64, Tags>,
     pub(crate) schedules: Schedules,
@@ -181,6 +183,10 @@ impl Sorted {
             }
             Key::Tracked(id) => {
                 self.contents.tracked.insert(id, bytes.number()?);
+                return Ok(());
+            }
+            Key::Condition(name) => {
+                self.contents.conditions.insert(name, bytes.condition()?);
                 return Ok(());
             }
             Key::Setting(owner, name) => {

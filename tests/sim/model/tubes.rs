@@ -15,7 +15,7 @@ impl Model {
         let mut hands = Vec::new();
         while hands.len() < usize::from(count) {
             let first = |tube: &u8| Some((*tube, self.next(*tube)?));
-            let mut firsts = tubes.iter().filter(|tube| !self.is_limited(**tube)).filter_map(first);
+            let mut firsts = tubes.iter().filter(|tube| !self.is_closed(**tube)).filter_map(first);
             let next = match best {
                 true => firsts.min_by_key(|(_, serial)| self.across(&self.tasks[serial])),
                 false => firsts.next(),
@@ -127,7 +127,7 @@ impl Model {
             Step::Take { .. } | Step::TakeMany { .. } | Step::TakeBy { .. } => {
                 let most = if let Step::TakeMany { count, .. } = step { *count } else { 1 };
                 let mut hands = Vec::new();
-                while !paused && hands.len() < usize::from(most) && !self.is_limited(tube) {
+                while !paused && hands.len() < usize::from(most) && !self.is_closed(tube) {
                     let Some(next) = self.next(tube) else { break };
                     hands.push(self.hand_out(next, picked.lease + hands.len() as u64));
                     if let Step::TakeBy { who, .. } = step {
@@ -140,7 +140,7 @@ impl Model {
                 if !self.has_groups(tube) {
                     return Err(vec![ErrorKind::Unsupported]);
                 }
-                let is_closed = paused || self.is_limited(tube);
+                let is_closed = paused || self.is_closed(tube);
                 let first = self.first_of_group(tube, *group).filter(|_| !is_closed);
                 let hand = first.map(|serial| self.hand_out(serial, picked.lease));
                 return Ok(Answer::Took(hand.into_iter().collect()));
@@ -150,7 +150,7 @@ impl Model {
                 if !self.is_claimable(&self.tasks[&serial]) {
                     return Err(vec![ErrorKind::WrongState]);
                 }
-                if self.is_limited(tube) {
+                if self.is_closed(tube) {
                     let task = &self.tasks[&serial];
                     let clashes =
                         task.seen.state == State::Buried && self.clashes_as(serial, State::Taken);
@@ -354,7 +354,8 @@ impl Model {
                     | Tune::History(_)
                     | Tune::Finished(_)
                     | Tune::Buried(_)
-                    | Tune::Limit(_) => false,
+                    | Tune::Limit(_)
+                    | Tune::Require(_) => false,
                     Tune::InFlight(tasks) => !grouped && tasks != 1,
                     Tune::Lapse(..) => !timed && to != Tune::Lapse(0, To::Place, false),
                     Tune::Backoff((.., most)) => !timed && most > 0,
@@ -647,11 +648,14 @@ impl Model {
         here.min_by_key(|task| self.rank(task)).map(|task| task.seen.serial)
     }
 
-    /// Whether as many tasks of the tube are taken as may be.
-    fn is_limited(&self, tube: u8) -> bool {
+    /// Whether a gate of the tube is closed: as many of its tasks are taken as may be, or a
+    /// condition is not set.
+    fn is_closed(&self, tube: u8) -> bool {
         let taken = |task: &&Task| task.tube == tube && task.seen.state == State::Taken;
-        let limit = self.tubes[&tube].opts.limit;
-        limit > 0 && self.tasks.values().filter(taken).count() as u64 >= limit
+        let Opts { limit, required, .. } = self.tubes[&tube].opts;
+        let is_set = |no: u8| self.conditions.get(&no).is_some_and(|(is_set, _)| *is_set);
+        let is_met = (0..).zip(required).all(|(no, is_required)| !is_required || is_set(no));
+        !is_met || limit > 0 && self.tasks.values().filter(taken).count() as u64 >= limit
     }
 
     /// Whether its group lets it be taken out of turn: it has room, and a group of one at a time is

@@ -121,9 +121,13 @@ impl World {
         let listing =
             self.listing().and_then(|listing| Ok((listing, self.queue().taken()?, self.own()?)));
         let durable_bytes = self.queue().space().map(|space| space.durable_bytes);
-        let tags = self.tags().and_then(|tags| Ok((tags, self.tracked()?)));
+        let tags = self.tags().and_then(|tags| Ok((tags, self.tracked()?, self.conditions()?)));
         match listing.and_then(|listing| Ok((listing, durable_bytes?, tags?))) {
-            Ok((((names, tubes), taken, own), durable_bytes, ((tagged, top_tags), tracked))) => {
+            Ok((
+                ((names, tubes), taken, own),
+                durable_bytes,
+                ((tagged, top_tags), tracked, conditions),
+            )) => {
                 let mut seen = Vec::new();
                 for (no, info, stats, tasks, groups) in tubes {
                     let by_reason = groups_by_reason(&tasks);
@@ -149,7 +153,8 @@ impl World {
                 let mut tracked: Vec<_> =
                     tracked.into_iter().map(|(id, is_there)| (serial(id), is_there)).collect();
                 tracked.sort_unstable();
-                Ok(Ok(Sight { tubes: seen, own, durable_bytes, tagged, top_tags, tracked }))
+                let tubes = seen;
+                Ok(Ok(Sight { tubes, own, durable_bytes, tagged, top_tags, tracked, conditions }))
             }
             Err(error) => Ok(Err(error)),
         }
@@ -171,6 +176,15 @@ impl World {
         }
         let top = self.queue().top_tags().map(|top| top.map(|top| (top.tag, top.tasks)));
         Ok((tagged, top.collect::<Result<_>>()?))
+    }
+
+    /// The conditions that are declared. Each is as a look at it alone says.
+    fn conditions(&mut self) -> Result<BTreeMap<String, (bool, bool)>> {
+        let all = self.queue().conditions()?;
+        for condition in &all {
+            assert_eq!(self.queue().condition(&condition.name)?, condition.is_set);
+        }
+        Ok(all.into_iter().map(|it| (it.name, (it.is_set, it.is_stored))).collect())
     }
 
     /// The tracked ids, each with whether there is a task.

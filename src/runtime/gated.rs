@@ -1,0 +1,231 @@
+//! The tubes with gates, which of them require which condition, and which have hours: derived from
+//! the rows of the tubes, so that what opens them finds them without a look at others.
+
+use crate::words::clock::Now;
+use crate::words::gates::Gates;
+use crate::words::limits::NAMES_OF_STEP;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How much the wall clock must go back, in microseconds: clocks that are read one after the other
+/// differ a little each time, and one that is corrected goes slowly. What is put in an opening that
+/// comes again within this time adds its deadline itself.
+const SET_BACK_MIN: i128 = 1_000_000;
+
+/// The tubes with gates. Usually none.
+#[derive(Debug, Default)]
+pub(crate) struct Gated {
+    pub(crate) tubes: BTreeSet<u32>,
+    /// Those that require a condition, by its name.
+    requiring: BTreeMap<String, BTreeSet<u32>>,
+    /// Those with hours, by the wall clock.
+    with_hours: BTreeSet<u32>,
+    /// How far the wall clock was ahead of the monotonic one, in microseconds: the most since it
+    /// was last set back.
+    ahead: i128,
+    /// Where the look at tubes with hours goes on that a clock set back has begun.
+    looks_from: Option<u32>,
+}
+
+impl Gated {
+    /// Sets the gates of a tube. It had these before; `None`: none.
+    pub(crate) fn set(&mut self, tube: u32, before: Option<&Gates>, gates: Option<&Gates>) {
+        // A take that a rate counts writes the row of its tube.
+        if before == gates {
+            return;
+        }
+        for name in before.iter().flat_map(|gates| &gates.required) {
+            if let Some(tubes) = self.requiring.get_mut(name) {
+                tubes.remove(&tube);
+                if tubes.is_empty() {
+                    self.requiring.remove(name);
+                }
+            }
+        }
+        for name in gates.iter().flat_map(|gates| &gates.required) {
+            self.requiring.entry(name.clone()).or_default().insert(tube);
+        }
+        match gates.is_some_and(|gates| gates.hours.is_some()) {
+            true => self.with_hours.insert(tube),
+            false => self.with_hours.remove(&tube),
+        };
+        match gates {
+            Some(_) => self.tubes.insert(tube),
+            None => self.tubes.remove(&tube),
+        };
+    }
+
+    /// Some of the tubes whose hours may begin earlier than it was known, because the wall clock
+    /// was set back. Each look goes on where the last one has ended.
+    pub(crate) fn set_back(&mut self, now: Now) -> Vec<u32> {
+        let ahead = i128::from(now.wall) - i128::from(now.lease);
+        if ahead + SET_BACK_MIN <= self.ahead {
+            (self.ahead, self.looks_from) = (ahead, Some(0));
+        }
+        self.ahead = self.ahead.max(ahead);
+        let Some(from) = self.looks_from.take() else { return Vec::new() };
+        let tubes: Vec<_> = self.with_hours.range(from..).copied().take(NAMES_OF_STEP).collect();
+        let last = tubes.last().filter(|_| tubes.len() == NAMES_OF_STEP);
+        self.looks_from = last.and_then(|last| last.checked_add(1));
+        tubes
+    }
+
+    /// Whether it has more of them.
+    pub(crate) fn is_looking(&self) -> bool {
+        self.looks_from.is_some()
+    }
+
+    /// The tubes that require this condition, from this number on.
+    pub(crate) fn requiring(&self, condition: &str, from: u32) -> impl Iterator<Item = u32> {
+        let tubes = self.requiring.get(condition);
+        tubes.into_iter().flat_map(move |tubes| tubes.range(from..).copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::effects::NextDue;
+    use crate::words::clock::NEVER;
+    use crate::{Clock, ManualClock, Queue, Rate, TubeOptions};
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    /// Regression: a truncate forgot the deadlines of the old run, and with them when the next task
+    /// of a rate is due: takers that waited for it were not woken.
+    #[test]
+    fn a_truncate_keeps_the_openings_of_the_gates() {
+        let clock = ManualClock::new();
+        let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+        let day = Duration::from_secs(24 * 3600);
+        let rate = Rate::new(1).per(day);
+        let options = TubeOptions::default().rate(rate).hours("00:00-23:59".parse().unwrap());
+        let tube = queue.create_tube("t", options).unwrap();
+        tube.put(b"a").unwrap();
+        tube.take().unwrap().ack().unwrap();
+        let first = || tube.hold.core.state.lock().derived.first_due();
+        let before = first();
+        assert!(before.delay != NEVER && before.run_at != NEVER, "{before:?}");
+        tube.truncate().unwrap();
+        assert_eq!(first(), before);
+        tube.unset("hours").unwrap();
+        tube.set("hours", None::<crate::Hours>).unwrap();
+        tube.set("rate", None::<Rate>).unwrap();
+        tube.truncate().unwrap();
+        assert_eq!(first(), NextDue::NONE);
+    }
+
+    /// A clock that is moved by hand and calls no one, so that a taker looks again only if it is
+    /// woken.
+    struct QuietClock(ManualClock);
+
+    impl Clock for QuietClock {
+        fn monotonic(&self) -> Duration {
+            self.0.monotonic()
+        }
+
+        fn wall(&self) -> SystemTime {
+            self.0.wall()
+        }
+
+        fn nap(&self, _left: Duration) -> Option<Duration> {
+            None
+        }
+    }
+
+    #[test]
+    fn what_opens_a_tube_wakes_a_taker_that_sleeps() {
+        let hour = Duration::from_secs(3600);
+        let clock = ManualClock::at(UNIX_EPOCH + 24 * 365 * hour);
+        let quiet = QuietClock(clock.clone());
+        let queue = Queue::builder().clock(quiet).by_hand(true).in_memory().unwrap();
+        let options = TubeOptions::default().require("online");
+        let tube = queue.create_tube("t", options.hours("09:00-10:00".parse().unwrap())).unwrap();
+        // Time passes, or the wall clock is set back.
+        let only_set = |to: u32| {
+            let to = UNIX_EPOCH + 24 * 366 * hour + to * hour;
+            match to.duration_since(clock.wall()) {
+                Ok(by) => clock.advance(by),
+                Err(_) => clock.set_wall(to),
+            }
+        };
+        let set = |to: u32| {
+            only_set(to);
+            queue.tick().unwrap();
+        };
+        let put = || _ = tube.put(b"x").unwrap();
+        let sleeping = || {
+            let own = tube.clone();
+            let taker = std::thread::spawn(move || own.take().unwrap().ack().unwrap());
+            while tube.hold.core.takers.asleep().is_empty() {
+                std::thread::yield_now();
+            }
+            taker
+        };
+        set(9);
+        put();
+        let taker = sleeping();
+        queue.set_condition("online", true).unwrap();
+        taker.join().unwrap();
+        // The next beginning.
+        set(20);
+        put();
+        let taker = sleeping();
+        set(24 + 9);
+        taker.join().unwrap();
+        // The one after it: at the next there is no task.
+        set(24 + 20);
+        let taker = sleeping();
+        set(48 + 9);
+        set(48 + 20);
+        put();
+        set(72 + 9);
+        taker.join().unwrap();
+        // One that has been, after the clock was set back.
+        set(72 + 20);
+        put();
+        let taker = sleeping();
+        set(72 + 8);
+        set(72 + 9);
+        taker.join().unwrap();
+        // It was set back, but not to before the last look of the timer.
+        set(96 + 7);
+        put();
+        only_set(96 + 20);
+        let taker = sleeping();
+        set(96 + 8);
+        set(96 + 9);
+        taker.join().unwrap();
+        // It was set back by so little that the timer does not look: a put does.
+        set(120 + 8);
+        let taker = sleeping();
+        set(120 + 9);
+        clock.set_wall(clock.wall() - Duration::from_millis(1));
+        put();
+        set(120 + 9);
+        taker.join().unwrap();
+        // Without hours.
+        set(120 + 20);
+        put();
+        let taker = sleeping();
+        tube.set("hours", None::<crate::Hours>).unwrap();
+        taker.join().unwrap();
+    }
+
+    #[test]
+    fn a_tube_is_found_by_what_it_requires_now() {
+        let requires = |names: &[&str]| Gates {
+            required: names.iter().map(|&name| name.to_owned()).collect(),
+            ..Gates::default()
+        };
+        let mut gated = Gated::default();
+        let (one, two) = (requires(&["a"]), requires(&["a", "b"]));
+        gated.set(1, None, Some(&one));
+        gated.set(2, None, Some(&two));
+        let found = |gated: &Gated, name, from| gated.requiring(name, from).collect::<Vec<_>>();
+        assert_eq!((found(&gated, "a", 0), found(&gated, "a", 2)), (vec![1, 2], vec![2]));
+        gated.set(2, Some(&two), Some(&requires(&["b"])));
+        gated.set(1, Some(&one), None);
+        assert_eq!((found(&gated, "a", 0), found(&gated, "b", 0)), (vec![], vec![2]));
+        gated.set(2, Some(&requires(&["b"])), None);
+        assert!(gated.tubes.is_empty() && gated.requiring.is_empty());
+    }
+}
