@@ -28,7 +28,6 @@ macro_rules! tags {
 
             /// To what the rows of each tag belong, by its number. A table, because this is asked
             /// for every row of a step.
-            #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
             const SCOPES: [TagScope; Self::SPACE] = {
                 let mut scopes = [TagScope::Queue; Self::SPACE];
                 $(scopes[$byte] = TagScope::$scope;)*
