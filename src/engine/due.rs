@@ -8,7 +8,7 @@ use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::{fire, gates, schedules, settle, statistics, sweep, tubes};
 use crate::engine::{history, lapse, lookup, query, transition};
 use crate::format::key::{self, Order, Rank, Run, Work};
-use crate::format::row::{TakenRow, TubeRow};
+use crate::format::row::TakenRow;
 use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
@@ -162,8 +162,7 @@ impl Op for WorkOff {
             next.delay = next.delay.min(tube.row.pause_end());
         }
         if self.sees_delays && gates::is_timed(&tube) {
-            let gates = TubeRow { pause: None, ..tube.row.clone() };
-            next = next.earlier(gates::openings(&gates, ctx.now));
+            next = next.earlier(gates::gate_openings(&tube.row, ctx.now));
             // As many look as its gates let through.
             ctx.effects().wake(self.tube, BATCH_TASKS_MAX);
         }

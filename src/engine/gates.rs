@@ -155,13 +155,18 @@ pub(crate) fn await_opening(ctx: &mut OpContext<'_>, number: u32, row: &TubeRow)
     }
 }
 
-/// When a tube opens next by itself: the end of its pause, the next task of its rate, and the
-/// beginning of its hours.
+/// When a tube opens next by itself: the end of its pause, and what its gates say.
 pub(crate) fn openings(row: &TubeRow, now: Now) -> NextDue {
-    let mut next = NextDue::of(Deadline::Delay, row.pause_end());
+    NextDue::of(Deadline::Delay, row.pause_end()).earlier(gate_openings(row, now))
+}
+
+/// When time opens the gates of a tube next: the next task of its rate, and the beginning of its
+/// hours.
+pub(crate) fn gate_openings(row: &TubeRow, now: Now) -> NextDue {
+    let mut next = NextDue::NONE;
     if let Some(gates) = row.options.gates.as_deref() {
         let opens = gates.rate.map(|rate| rate_opens(&rate, row.pace, now.queue));
-        next.delay = next.delay.min(opens.filter(|opens| *opens > now.queue).unwrap_or(NEVER));
+        next.delay = opens.filter(|opens| *opens > now.queue).unwrap_or(NEVER);
         next.run_at = gates.hours.as_ref().map_or(NEVER, |hours| hours.next_opening(now.wall));
     }
     next
