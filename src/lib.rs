@@ -121,6 +121,7 @@
 //! | piece | a part of a large payload, a row that fills a page |
 //! | gate | what lets the tasks of a tube be taken, or holds them back |
 //! | condition | a gate with a name, which the application sets and clears |
+//! | throttle, slot | a gate that several tubes share; what a taken task holds of it |
 //! | schedule, fire, child | what puts tasks again and again; one such time; a task of it |
 //! | dependency, dependent | a task that another one comes after; the other one |
 //! | edge | from a task to one that comes after it: open, or met by an end of the first |
@@ -165,7 +166,6 @@ pub use api::builder::Builder;
 pub use api::by_id::UpdateTask;
 pub use api::callback_list::Callback;
 pub use api::codec::{BoxError, Codec};
-pub use api::conditions::Requiring;
 pub use api::consumer::Consumer;
 pub use api::consumers::TakenBy;
 pub use api::events::Events;
@@ -187,11 +187,13 @@ pub use api::subscription::Subscription;
 pub use api::tags::{TaggedTasks, TopTags};
 #[doc(hidden)]
 pub use api::testing;
+pub use api::throttles::ThrottleHolders;
 pub use api::ticket_handle::TicketHandle;
 pub use api::track::{TrackedTask, TrackedTasks};
 pub use api::transact::{Reading, Transaction};
 pub use api::tube::Tube;
 pub use api::tubes::Tubes;
+pub use api::tubes_behind::TubesBehind;
 #[cfg(feature = "bincode")]
 pub use api::typed::Bincode;
 pub use api::with_payload::{WithPayload, WithPayloadIn};
@@ -208,7 +210,7 @@ pub use words::event_options::EventOptions;
 pub use words::explain::{Explanation, WhyNot};
 pub use words::failure::{Failure, FailureGroup, Retry};
 pub use words::filter::Filter;
-pub use words::gates::{Condition, Rate};
+pub use words::gates::{Condition, Rate, ThrottleInfo};
 pub use words::history::{History, HistoryEntry, HistoryEvent, HistoryLimits};
 pub use words::hours::Hours;
 pub use words::lapse::{Lapse, ReturnTo};

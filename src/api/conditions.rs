@@ -1,19 +1,12 @@
 //! Named conditions of the queue: set and cleared by the application, required by tubes.
 
 use crate::api::queue::Queue;
-use crate::api::queue_inner::QueueInner;
+use crate::api::tubes_behind::TubesBehind;
 use crate::engine::conditions::{self, RemoveCondition, SetCondition};
-use crate::engine::query;
-use crate::engine::tube_cache::KnownTubes;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
-use crate::words::gates::{Condition, condition_name};
-use crate::words::limits::PAGE_TASKS;
-use crate::words::macros::debug;
-use crate::words::sync::Arc;
-use crate::words::task::State;
-use std::collections::VecDeque;
+use crate::words::gates::{Condition, NamedGate, condition_name};
 
 /// Conditions.
 impl Queue {
@@ -132,49 +125,7 @@ impl Queue {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn requiring(&self, condition: &str) -> Requiring {
-        let (page, next) = (VecDeque::new(), Some(0));
-        Requiring { hold: self.hold.clone(), condition: condition.to_owned(), page, next }
+    pub fn requiring(&self, condition: &str) -> TubesBehind {
+        TubesBehind::new(self, NamedGate::Condition(condition))
     }
 }
-
-/// The tubes that require a condition, from [`Queue::requiring`].
-pub struct Requiring {
-    hold: Arc<QueueInner>,
-    condition: String,
-    page: VecDeque<(String, u64)>,
-    /// Where the next page begins; none after the last one.
-    next: Option<u32>,
-}
-
-impl Requiring {
-    fn read(&mut self) -> Result<Option<(String, u64)>> {
-        while self.page.is_empty() {
-            // After an error the listing is over.
-            let Some(from) = self.next.take() else { return Ok(None) };
-            (self.page, self.next) = self.hold.core.look_at(|state, _| {
-                let (mut page, mut last) = (VecDeque::new(), None);
-                for number in state.derived.gated.requiring(&self.condition, from).take(PAGE_TASKS)
-                {
-                    last = Some(number);
-                    if let Some(tube) = state.derived.known(number) {
-                        let ready = query::count(&state.store, tube, State::Ready);
-                        page.push_back((tube.row.name.clone(), ready));
-                    }
-                }
-                Ok((page, last.and_then(|last| last.checked_add(1))))
-            })?;
-        }
-        Ok(self.page.pop_front())
-    }
-}
-
-impl Iterator for Requiring {
-    type Item = Result<(String, u64)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.read().map_err(|error| error.during("list")).transpose()
-    }
-}
-
-debug!([] Requiring, "Requiring", _this);

@@ -336,7 +336,7 @@ impl Queue {
     pub fn waiters(&self) -> Result<Vec<WaiterInfo>> {
         let core = &self.hold.core;
         let kinds = [
-            (&core.takers, WaitsFor::Task),
+            (&*core.takers, WaitsFor::Task),
             (&core.ready_waiters, WaitsFor::Ready),
             (&core.room, WaitsFor::Room),
         ];

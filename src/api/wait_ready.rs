@@ -95,7 +95,9 @@ impl<T: ?Sized> Tube<T> {
             core.catch_up(number)?;
             let ready = core.look_at(|state, now| {
                 let tube = state.tube(number)?;
-                if tube.row.may_be_closed() && gates::free(&state.store, &tube, now)? == 0 {
+                if tube.row.may_be_closed()
+                    && gates::free((&state.store, &state.derived), &tube, now)? == 0
+                {
                     return Ok(None);
                 }
                 Ok(query::next(&state.store, &tube, State::Ready, now)?.map(drop))

@@ -30,6 +30,7 @@ mod payloads;
 mod works;
 mod settings;
 mod conditions;
+mod throttles;
 mod schedules;
 
 use edged::EdgedTasks;
@@ -93,6 +94,7 @@ pub(crate) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
     queue_keys(view, &tubes, report)?;
     settings::audit(view, report)?;
     conditions::audit(view, report)?;
+    throttles::audit(view, &tubes, report)?;
     schedules::audit(view, report)?;
     moved(view, &tubes, led, report)?;
     tags::audit(view, report)?;
@@ -172,6 +174,7 @@ fn numbers(view: &dyn View, tubes: &AuditedTubes, report: Findings<'_>) -> Resul
     };
     let tube = tubes.values().map(|tube| tube.number).max();
     let run = tubes.keys().map(|run| run.0 & !Run::TEMPORARY).max();
+    let run = run.max(throttles::last_run(view)?);
     let consumer = last_consumer(view)?;
     let pairs = [(tube, given.tube), (run, given.run), (consumer, given.consumer)];
     for ((used, given), what) in pairs.into_iter().zip(["tube", "run", "consumer"]) {
@@ -224,6 +227,7 @@ fn in_use(view: &dyn View) -> Result<Counters> {
             rows.skip_to(Range::in_run(tag, run).end());
         }
     }
+    used.run = used.run.max(throttles::last_run(view)?.unwrap_or_default());
     used.consumer = used.consumer.max(last_consumer(view)?.unwrap_or_default());
     // A new tube with the number of one that was dropped would get its schedules.
     used.tube = used.tube.max(schedules::last_tube(view)?);

@@ -9,7 +9,7 @@ use crate::format::row::ConditionRow;
 use crate::format::{Scan, Tag, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::gates::{Condition, condition_name};
-use crate::words::limits::{BATCH_TASKS_MAX, CONDITIONS_MAX, NAMES_OF_STEP};
+use crate::words::limits::CONDITIONS_MAX;
 
 /// Sets a condition or clears it, which declares it. Returns whether that changed anything.
 pub(crate) struct SetCondition<'a> {
@@ -52,27 +52,6 @@ impl Op for SetCondition<'_> {
         }
         ctx.set(own, ConditionRow::of(self.is_set).encode())?;
         Ok(true)
-    }
-}
-
-/// The takers of some of the tubes that require a condition look again, as many as the gates let
-/// through: it was set. Returns from which tube on others do.
-pub(crate) struct OpenTubes<'a> {
-    pub(crate) condition: &'a str,
-    pub(crate) from: u32,
-}
-
-impl Op for OpenTubes<'_> {
-    type Done = Option<u32>;
-
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Option<u32>> {
-        let tubes = ctx.known.requiring(self.condition, self.from, NAMES_OF_STEP);
-        for tube in &tubes {
-            // A condition makes no room, so those who wait for that are not woken.
-            ctx.effects().wake(*tube, BATCH_TASKS_MAX);
-        }
-        let last = tubes.last().filter(|_| tubes.len() == NAMES_OF_STEP);
-        Ok(last.and_then(|last| last.checked_add(1)))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{fire, gates, schedules, settle, statistics, sweep, tubes};
+use crate::engine::{fire, gates, schedules, settle, slots, statistics, sweep, tubes};
 use crate::engine::{history, lapse, lookup, query, transition};
 use crate::format::key::{self, Order, Rank, Run, Work};
 use crate::format::row::TakenRow;
@@ -72,6 +72,7 @@ impl Op for CatchUp {
         // A read may be one of many that wait for what is ready, and it cannot say so itself.
         if let Some(tube) = ctx.known.known(self.tube) {
             gates::await_opening(ctx, self.tube, &tube.row);
+            slots::await_slots(ctx, tube, true)?;
         }
         Ok(())
     }
@@ -88,7 +89,7 @@ pub(crate) fn first_deadlines(view: &dyn View, tube: &TubeEntry) -> Result<NextD
         }
     }
     // At any time before: the first sweep finds what has come.
-    next = next.earlier(gates::openings(&tube.row, Now::FIRST));
+    next = next.earlier(gates::openings(view, &tube.row, Now::FIRST));
     next.ttl = next.ttl.min(statistics::first_end(view, tube)?);
     Ok(next.earlier(schedules::first_fires(view, tube.number)?))
 }
@@ -161,8 +162,8 @@ impl Op for WorkOff {
         if !is_pause_over {
             next.delay = next.delay.min(tube.row.pause_end());
         }
-        if self.sees_delays && gates::is_timed(&tube) {
-            next = next.earlier(gates::gate_openings(&tube.row, ctx.now));
+        if self.sees_delays && gates::opens_by_time(&tube) {
+            next = next.earlier(gates::gate_openings(ctx, &tube.row, ctx.now));
             // As many look as its gates let through.
             ctx.effects().wake(self.tube, BATCH_TASKS_MAX);
         }

@@ -138,6 +138,20 @@ impl EdgeWork {
     }
 }
 
+/// What a step means for those who wait for a slot of a throttle. Each names the throttle by its
+/// run.
+#[derive(Debug, Default)]
+pub(crate) struct SlotSteps {
+    /// A slot was left.
+    pub(crate) left: Vec<Run>,
+    /// A taker looked in this tube, or takers are to be woken there, and no slot was free.
+    pub(crate) closed: Vec<(Run, u32)>,
+    /// A take of this tube got so many tasks.
+    pub(crate) taken: Vec<(Run, u32, usize)>,
+    /// Those in this tube whom a slot was left for do not take it.
+    pub(crate) unused: Vec<u32>,
+}
+
 /// What is published after the commit.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
@@ -169,6 +183,8 @@ pub(crate) struct Effects {
     pub(crate) retired: Vec<TaskInfo>,
     /// What a take from several tubes has seen of them. It is taken out as the retired ones are.
     pub(crate) looked: Option<Box<Looked>>,
+    /// Usually none. They are taken out as the retired ones are.
+    pub(crate) slots: Option<Box<SlotSteps>>,
 }
 
 impl Effects {
@@ -192,6 +208,11 @@ impl Effects {
             self.edges = None;
         }
         (self.work, self.durable_bytes) = (false, 0);
+    }
+
+    /// What the step means for those who wait for a slot.
+    pub(crate) fn slot_steps(&mut self) -> &mut SlotSteps {
+        self.slots.get_or_insert_default()
     }
 
     /// The notes, and the index of the last step; `None` without steps.
@@ -299,5 +320,12 @@ impl Effects {
         self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
         self.retired.extend(later.retired);
         self.looked = later.looked.or(self.looked.take());
+        if let Some(later) = later.slots {
+            let slots = self.slot_steps();
+            slots.left.extend(later.left);
+            slots.closed.extend(later.closed);
+            slots.taken.extend(later.taken);
+            slots.unused.extend(later.unused);
+        }
     }
 }

@@ -1,17 +1,24 @@
 //! The gates of a tube: whether a take may have a task of it now, and how many. A closed gate hides
 //! what is ready as a pause does, and no row of a task is looked at or written here. This file also
 //! says how many waiting takers a step is worth, so that none is woken in vain.
+//!
+//! A slot of a throttle that becomes free is kept for the takers of one tube, see
+//! `runtime::slot_lines`: it is not free for takers of the others. A claim of a chosen task takes
+//! it all the same.
 
-use crate::engine::context::OpContext;
+use crate::engine::context::{Op, OpContext};
 use crate::engine::effects::{Effects, NextDue, TubeChange};
+use crate::engine::slots::{self, Throttled};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::{conditions, query};
+use crate::format::key::Run;
 use crate::format::row::TubeRow;
 use crate::format::{Deadline, Tag, View};
 use crate::words::clock::{NEVER, Now, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::explain::WhyNot;
-use crate::words::gates::{Gates, Rate};
+use crate::words::gates::{Gates, NamedGate, Rate};
+use crate::words::limits::{BATCH_TASKS_MAX, NAMES_OF_STEP};
 use crate::words::task::{State, TaskId};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -23,6 +30,20 @@ pub(crate) struct GateNow {
     pub(crate) free: u64,
     /// Why no more.
     pub(crate) why: WhyNot,
+    /// The throttle that it is.
+    pub(crate) throttle: Option<Run>,
+}
+
+impl GateNow {
+    fn of_tube(free: u64, why: WhyNot) -> Self {
+        Self { free, why, throttle: None }
+    }
+
+    /// How many more of this tube it lets through, without the slots that are kept for others.
+    pub(crate) fn free_for(&self, known: &dyn KnownTubes, tube: u32) -> u64 {
+        let kept = self.throttle.map_or(0, |throttle| known.kept_for_others(throttle, tube));
+        self.free.saturating_sub(kept)
+    }
 }
 
 /// The gates of a tube now, apart from a pause.
@@ -33,25 +54,32 @@ pub(crate) fn at(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<SmallVec
         let is_set = conditions::is_set(view, name)?;
         let (condition, is_declared) = (name.clone(), is_set.is_some());
         let free = if is_set == Some(true) { u64::MAX } else { 0 };
-        all.push(GateNow { free, why: WhyNot::Requires { condition, is_declared } });
+        all.push(GateNow::of_tube(free, WhyNot::Requires { condition, is_declared }));
     }
     if let Some(hours) = &gates.hours {
         let left = Duration::from_micros(hours.next_opening(now.wall).saturating_sub(now.wall));
         let free = if hours.contain(now.wall) { u64::MAX } else { 0 };
-        all.push(GateNow { free, why: WhyNot::OutOfHours { left } });
+        all.push(GateNow::of_tube(free, WhyNot::OutOfHours { left }));
     }
     if gates.limit > 0 {
         // The leases under a grace are among them.
         let (in_flight, limit) = (view.count(tube.range(Tag::Taken)), gates.limit);
         let why = WhyNot::TubeLimit { in_flight, limit };
-        all.push(GateNow { free: limit.saturating_sub(in_flight), why });
+        all.push(GateNow::of_tube(limit.saturating_sub(in_flight), why));
+    }
+    for name in &gates.throttles {
+        if let Some(Throttled { run, limit, in_flight }) = slots::limited(view, name, now)? {
+            let why = WhyNot::Throttled { throttle: name.clone(), in_flight, limit };
+            let free = limit.saturating_sub(in_flight);
+            all.push(GateNow { free, why, throttle: Some(run) });
+        }
     }
     if let Some(rate) = &gates.rate {
         let left = Duration::from_micros(
             rate_opens(rate, tube.row.pace, now.queue).saturating_sub(now.queue),
         );
         let why = WhyNot::TubeRate { left };
-        all.push(GateNow { free: rate_free(rate, tube.row.pace, now.queue), why });
+        all.push(GateNow::of_tube(rate_free(rate, tube.row.pace, now.queue), why));
     }
     Ok(all)
 }
@@ -59,11 +87,15 @@ pub(crate) fn at(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<SmallVec
 /// How many tasks the takes of a tube may have now.
 #[cold]
 #[inline(never)]
-pub(crate) fn free(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<usize> {
+pub(crate) fn free(
+    (view, known): (&dyn View, &dyn KnownTubes),
+    tube: &TubeEntry,
+    now: Now,
+) -> Result<usize> {
     if tube.row.pause.is_some() {
         return Ok(0);
     }
-    let free = at(view, tube, now)?.iter().map(|gate| gate.free).min();
+    let free = at(view, tube, now)?.iter().map(|gate| gate.free_for(known, tube.number)).min();
     Ok(free.map_or(usize::MAX, |free| usize::try_from(free).unwrap_or(usize::MAX)))
 }
 
@@ -72,9 +104,11 @@ pub(crate) fn free(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<usize>
 #[cold]
 #[inline(never)]
 pub(crate) fn admit(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<usize> {
-    let free = free(ctx, tube, ctx.now)?;
+    let free = free((ctx, ctx.known), tube, ctx.now)?;
     if free == 0 {
         await_opening(ctx, tube.number, &tube.row);
+        slots::await_slots(ctx, tube, false)?;
+        slots::note_unused(ctx, tube);
     }
     Ok(free)
 }
@@ -95,17 +129,23 @@ pub(crate) fn enter(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> 
     }
 }
 
-/// Notes that so many tasks were taken from a tube, which its rate counts. Once in an op: its row
-/// is as it was before.
+/// Notes that so many tasks were taken from a tube, perhaps none, which its rate counts. Once in an
+/// op: its row is as it was before.
 #[inline]
 pub(crate) fn count_taken(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize) -> Result<()> {
     match &tube.row.options.gates {
-        Some(_) if taken > 0 => {
-            let by = i128::try_from(taken).unwrap_or(i128::MAX);
-            move_pace(ctx, tube, by)
-        }
-        _ => Ok(()),
+        Some(_) => count_gated(ctx, tube, taken),
+        None => Ok(()),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn count_gated(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize) -> Result<()> {
+    if taken > 0 {
+        move_pace(ctx, tube, i128::try_from(taken).unwrap_or(i128::MAX))?;
+    }
+    slots::note_taken(ctx, tube, taken)
 }
 
 /// Gives the take of a lease back to the rate of its tube, which a close returns.
@@ -147,26 +187,51 @@ pub(crate) fn begin(ctx: &mut OpContext<'_>, number: u32, row: &mut TubeRow) {
     await_opening(ctx, number, row);
 }
 
+/// The takers of some of the tubes that name a gate look again, as many as their gates let through:
+/// it may be open now. Returns from which tube on others do.
+pub(crate) struct OpenTubes<'a> {
+    pub(crate) gate: NamedGate<'a>,
+    pub(crate) from: u32,
+}
+
+impl Op for OpenTubes<'_> {
+    type Done = Option<u32>;
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Option<u32>> {
+        let known = ctx.known;
+        let tubes = known.naming(self.gate, self.from, NAMES_OF_STEP);
+        for tube in tubes.iter().filter_map(|tube| known.known(*tube)) {
+            // A gate makes no room, so those who wait for that are not woken.
+            ctx.effects().wake(tube.number, BATCH_TASKS_MAX);
+            await_opening(ctx, tube.number, &tube.row);
+        }
+        let last = tubes.last().filter(|_| tubes.len() == NAMES_OF_STEP);
+        Ok(last.and_then(|last| last.checked_add(1)))
+    }
+}
+
 /// Those who wait look again when time opens a gate of the tube.
 pub(crate) fn await_opening(ctx: &mut OpContext<'_>, number: u32, row: &TubeRow) {
     if row.options.gates.is_some() {
-        let next = openings(row, ctx.now);
+        let next = openings(ctx, row, ctx.now);
         ctx.effects().deadline(number, next);
     }
 }
 
 /// When a tube opens next by itself: the end of its pause, and what its gates say.
-pub(crate) fn openings(row: &TubeRow, now: Now) -> NextDue {
-    NextDue::of(Deadline::Delay, row.pause_end()).earlier(gate_openings(row, now))
+pub(crate) fn openings(view: &dyn View, row: &TubeRow, now: Now) -> NextDue {
+    NextDue::of(Deadline::Delay, row.pause_end()).earlier(gate_openings(view, row, now))
 }
 
-/// When time opens the gates of a tube next: the next task of its rate, and the beginning of its
-/// hours.
-pub(crate) fn gate_openings(row: &TubeRow, now: Now) -> NextDue {
+/// When time opens the gates of a tube next: the next task of its rate, the beginning of its hours,
+/// and the end of the limit of a throttle.
+pub(crate) fn gate_openings(view: &dyn View, row: &TubeRow, now: Now) -> NextDue {
     let mut next = NextDue::NONE;
     if let Some(gates) = row.options.gates.as_deref() {
         let opens = gates.rate.map(|rate| rate_opens(&rate, row.pace, now.queue));
         next.delay = opens.filter(|opens| *opens > now.queue).unwrap_or(NEVER);
+        let ends = gates.throttles.iter().map(|name| slots::end(view, name, now));
+        next.delay = ends.fold(next.delay, u64::min);
         next.run_at = gates.hours.as_ref().map_or(NEVER, |hours| hours.next_opening(now.wall));
     }
     next
@@ -199,10 +264,15 @@ fn rate_opens(rate: &Rate, pace: u64, now: u64) -> u64 {
     u64::try_from(opens).unwrap_or(u64::MAX)
 }
 
-/// Whether a tube has a gate that time opens.
+/// Whether a tube has a rate or hours, which only time opens.
 pub(crate) fn is_timed(tube: &TubeEntry) -> bool {
     let is_timed = |gates: &Gates| gates.rate.is_some() || gates.hours.is_some();
     tube.row.options.gates.as_deref().is_some_and(is_timed)
+}
+
+/// Whether a tube has a gate that time may open, as it does a throttle whose limit ends.
+pub(crate) fn opens_by_time(tube: &TubeEntry) -> bool {
+    is_timed(tube) || slots::is_throttled(tube)
 }
 
 /// Whether a tube has a rate.
@@ -217,7 +287,7 @@ pub(crate) fn limited(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<u64
 }
 
 /// At least as many as the tasks that takes could have if all gates were open; 0 if there is none.
-fn takeable(view: &dyn View, tube: &TubeEntry) -> u64 {
+pub(crate) fn takeable(view: &dyn View, tube: &TubeEntry) -> u64 {
     let in_lines = view.count(tube.range(Tag::Line));
     let others = query::count(view, tube, State::Ready).saturating_sub(in_lines);
     let is_any_open = view.count(tube.range(Tag::Turn)) > 0;
@@ -260,12 +330,17 @@ pub(crate) fn bound_wakes(
         let most = match after(known, effects, number) {
             Some(tube) if tube.row.options.gates.is_some() => {
                 // What cannot be read is told to those who look.
-                let free = free(view, &tube, now).unwrap_or(usize::MAX);
-                if free == 0 && is_timed(&tube) {
+                let free = free((view, known), &tube, now).unwrap_or(usize::MAX);
+                if free == 0 && opens_by_time(&tube) {
                     // The wall clock may have been set back since its opening was known.
-                    effects.deadline(number, openings(&tube.row, now));
+                    effects.deadline(number, openings(view, &tube.row, now));
                 }
-                free.min(usize::try_from(takeable(view, &tube)).unwrap_or(usize::MAX))
+                let takeable = usize::try_from(takeable(view, &tube)).unwrap_or(usize::MAX);
+                let wanted = takeable.min(ready.max(freed));
+                if free < wanted {
+                    note_closed((view, known), effects, (&tube, wanted), now);
+                }
+                free.min(takeable)
             }
             // Without gates, or dropped: those who wait learn of that.
             _ if ready > 0 => {
@@ -283,6 +358,24 @@ pub(crate) fn bound_wakes(
         }
     }
     bounded
+}
+
+/// Notes of which throttles a tube waits for slots: so many of its takers are to be woken.
+#[cold]
+fn note_closed(
+    (view, known): (&dyn View, &dyn KnownTubes),
+    effects: &mut Effects,
+    (tube, wanted): (&TubeEntry, usize),
+    now: Now,
+) {
+    let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
+    for gate in at(view, tube, now).unwrap_or_default() {
+        if let Some(throttle) = gate.throttle
+            && gate.free_for(known, tube.number) < wanted
+        {
+            effects.slot_steps().closed.push((throttle, tube.number));
+        }
+    }
 }
 
 /// The tube as it is after the step; `None` if it is gone.

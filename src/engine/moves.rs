@@ -362,7 +362,7 @@ impl Move<'_> {
         };
         head.attempts = 0;
         head.set_kept_until(NEVER);
-        head.end_stall();
+        head.end_lease();
         if let TaskState::Done(_) = standing {
             // What comes after it comes not after the new one.
             let _shrinks = head.set_edges(Direction::Dependent, EdgeCounts::default());

@@ -54,6 +54,12 @@ pub(crate) fn next_number(counter: &mut u32, most: u32, what: &str) -> Result<u3
     Ok(*counter)
 }
 
+/// Draws a run that no tube and no throttle has had.
+pub(crate) fn next_run(counters: &mut Counters, temporary: bool) -> Result<Run> {
+    let run = next_number(&mut counters.run, Run::TEMPORARY - 1, "run of a tube")?;
+    Ok(Run(if temporary { run | Run::TEMPORARY } else { run }))
+}
+
 /// The consumer of this number; `None` if it was closed.
 pub(crate) fn consumer(view: &dyn View, number: u32) -> Result<Option<ConsumerRow>> {
     decoded(view.get(&key::consumer(number)), ConsumerRow::decode, "consumer")

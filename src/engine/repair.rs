@@ -12,7 +12,7 @@ use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{
-    edges, history, kinds, lookup, position, query, reports, retention, state_rows, tags,
+    edges, history, kinds, lookup, position, query, reports, retention, slots, state_rows, tags,
 };
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::row::{
@@ -106,7 +106,8 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
         (None, State::Ready) if standing.is_some() => TaskState::Ready(unknown()),
         (None, State::Delayed) => delayed(ctx, tube, group.as_deref())?,
         (None, State::Taken) => {
-            let (head, holder) = (unknown(), holder(ctx, tube, id)?);
+            let (mut head, holder) = (unknown(), holder(ctx, tube, id)?);
+            let _fits = head.set_slots(&slots::found(ctx, tube.run(), id)?);
             TaskState::Taken(TakenRow { head, token: 0, holder, since: NEVER, deadline: NEVER })
         }
         (None, State::Blocked) => {

@@ -8,7 +8,7 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{follow, gates};
 use crate::format::feature::{
     CONDITIONS, DAY_STATISTICS, DROPPED_PAYLOADS, GATES, HIGHER_FIRST, HOURS, KIND_INDEX, LAPSES,
-    RETENTION, SETTINGS, UNIQUE,
+    RETENTION, SETTINGS, THROTTLES, UNIQUE,
 };
 use crate::format::key::{self, Key};
 use crate::format::row::{SettingRow, TubeRow};
@@ -233,6 +233,7 @@ fn needs_row(ctx: &mut OpContext<'_>, name: &str, value: &SettingValue) {
         "limit" | "rate" => ctx.needs(&GATES),
         "require" => ctx.needs(&CONDITIONS),
         "hours" => ctx.needs(&HOURS),
+        "throttle" => ctx.needs(&THROTTLES),
         _ => {}
     }
     match value {
@@ -261,6 +262,9 @@ pub(crate) fn needs(ctx: &mut OpContext<'_>, options: &TubeOptions) {
         }
         if gates.hours.is_some() {
             ctx.needs(&HOURS);
+        }
+        if !gates.throttles.is_empty() {
+            ctx.needs(&THROTTLES);
         }
     }
     if options.index_kinds {

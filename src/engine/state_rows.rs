@@ -1,8 +1,8 @@
 //! The rows of a state of a task: the one that gives it, those of its deadlines, and those by which
 //! it is found. Writes none of them.
 
-use crate::engine::lookup;
 use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::{lookup, slots};
 use crate::format::key::{self, Key, Rank};
 use crate::format::row::StoredHome;
 use crate::format::{Deadline, Value};
@@ -67,14 +67,21 @@ pub(crate) fn in_flight(standing: Option<&TaskState>) -> i64 {
     }
 }
 
-/// The keys of the other index rows of a state: the holder of its lease, of a buried task the time
-/// of its bury and the group of its failure, in its tube and in the whole queue, and of a finished
-/// one and of one in the trash its time. A plain task has none before.
+/// The keys of the other index rows of a state: the holder of its lease and the slots of throttles
+/// that it holds, of a buried task the time of its bury and the group of its failure, in its tube
+/// and in the whole queue, and of a finished one and of one in the trash its time. A plain task
+/// has none before.
 pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> SmallVec<[Key; 3]> {
     let (run, id) = (task.tube.run(), task.id);
     let mut keys = SmallVec::new();
     match standing {
-        TaskState::Taken(row) if row.holder != 0 => keys.push(key::held(run, row.holder, id)),
+        TaskState::Taken(row) => {
+            if row.holder != 0 {
+                keys.push(key::held(run, row.holder, id));
+            }
+            let held = row.head.slots().into_iter();
+            keys.extend(held.map(|throttle| slots::slot(task.tube, throttle, id)));
+        }
         TaskState::Buried(row) => {
             keys.push(key::buried_time(run, row.time, id));
             if let Some(group) = row.failure_group() {

@@ -4,7 +4,7 @@
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::tube_cache::TubeRef;
 use crate::engine::{
-    edges, failures, follow, keys, pieces, query, settle, stored, tags, transition,
+    edges, failures, follow, keys, pieces, query, settle, slots, stored, tags, transition,
 };
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::row::{TaskRow, WorkRow};
@@ -150,9 +150,11 @@ const ROW_BYTES: usize = SWEEP_BYTES / (SWEEP_TASKS * 2);
 /// until then. Returns whether there are more rows.
 fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
     let mut left = SWEEP_TASKS * 2;
-    // The rows of tasks go first: they lead to the pieces.
-    let others = Tag::in_runs().filter(|tag| !Tag::TASKS.contains(tag));
-    for tag in Tag::TASKS.into_iter().chain(others) {
+    // Slots of throttles are left first: others wait for them. Then the rows of tasks go: they lead
+    // to the pieces.
+    let first = [Tag::Taken].into_iter().chain(Tag::TASKS);
+    let others = Tag::in_runs().filter(|tag| *tag != Tag::Taken && !Tag::TASKS.contains(tag));
+    for tag in first.chain(others) {
         let range = Range::in_run(tag, run);
         let mut rows = Scan::over(range);
         while ctx.count(range) > 0 {
@@ -175,6 +177,8 @@ fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<bool> {
                 }
             } else if tag == Tag::BuriedGroup {
                 failures::forget_failed(ctx, &met.0)?;
+            } else if tag == Tag::Taken {
+                left = left.saturating_sub(slots::clear(ctx, run, &met)?);
             } else if let Tag::Key | Tag::KeyUncounted = tag {
                 keys::forget(ctx, &met.0)?;
             }

@@ -7,7 +7,7 @@ use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{
-    fresh, gates, groups, keys, lookup, position, query, settle, state_rows, transition,
+    fresh, gates, groups, keys, lookup, position, query, settle, slots, state_rows, transition,
 };
 use crate::format::key::{self, Direction, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
@@ -202,7 +202,7 @@ impl Op for TakeGroup<'_> {
         }
         label("group name", self.group)?;
         let most = tube.row.most_in_flight(self.group);
-        if tube.row.may_be_closed() && gates::free(ctx, &tube, ctx.now)? == 0
+        if tube.row.may_be_closed() && gates::free((ctx, ctx.known), &tube, ctx.now)? == 0
             || groups::in_flight(ctx, &tube, self.group)? >= most
         {
             return Ok(None);
@@ -457,6 +457,9 @@ pub(crate) fn hand_out(
         true => None,
         false => begin_again(ctx, (task.tube, standing), &mut head),
     };
+    if task.tube.row.options.gates.is_some() && !matches!(standing, TaskState::Taken(_)) {
+        slots::begin(ctx, task.tube, &mut head)?;
+    }
     let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline });
     let priority = match own {
         None => {

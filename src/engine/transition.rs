@@ -9,7 +9,7 @@ use crate::engine::state_rows::{due_row, in_flight, index_keys, key_at, state_ke
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{edges, failures, fresh, groups, history, keys, kinds, reports, retention};
-use crate::engine::{statistics, tags, trash};
+use crate::engine::{slots, statistics, tags, trash};
 use crate::format::key::{self, Key, Rank, Run};
 use crate::format::row::{TakenRow, TaskRow};
 use crate::format::{Deadline, Value, View};
@@ -36,20 +36,20 @@ fn keeps_days(tube: &TubeEntry) -> bool {
 /// Whether a state has rows by which it is found.
 fn has_index(standing: Option<&TaskState>) -> bool {
     match standing {
-        Some(TaskState::Taken(row)) => row.holder != 0,
+        Some(TaskState::Taken(row)) => row.holder != 0 || row.head.has_slots(),
         Some(TaskState::Buried(_) | TaskState::Done(_) | TaskState::Trashed(_)) => true,
         _ => false,
     }
 }
 
-/// The state without the stall of the lease before it; `None` if it says nothing of one, or is a
+/// The state without what it says of the lease before it; `None` if it says nothing of one, or is a
 /// lease.
 #[inline]
-fn unstalled(to: &TaskState) -> Option<TaskState> {
+fn unleased(to: &TaskState) -> Option<TaskState> {
     let is_taken = matches!(to, TaskState::Taken(_));
-    (!is_taken && to.head().lapsed() != NEVER).then(|| {
+    (!is_taken && to.head().has_lease_fields()).then(|| {
         let mut to = to.clone();
-        to.head_mut().end_stall();
+        to.head_mut().end_lease();
         to
     })
 }
@@ -88,7 +88,7 @@ pub(crate) fn move_task(
         return Transition { task, from: Some(from), to: Some(to), before: None }
             .carry_out(ctx, cause);
     }
-    if let Some(to) = unstalled(to) {
+    if let Some(to) = unleased(to) {
         move_task(ctx, task, from, &to, cause)?;
         end_stall(ctx, task.tube, from);
         return Ok(());
@@ -107,7 +107,7 @@ pub(crate) fn move_to_rank(
     if place == task.place {
         return move_task(ctx, task, from, to, cause);
     }
-    if let Some(to) = unstalled(to) {
+    if let Some(to) = unleased(to) {
         move_to_rank(ctx, task, (from, &to), place, cause)?;
         end_stall(ctx, task.tube, from);
         return Ok(());
@@ -140,7 +140,7 @@ pub(crate) fn strip(
     (new, to): (&TaskRef<'_>, &TaskState),
     cause: Cause,
 ) -> Result<()> {
-    if let Some(to) = unstalled(to) {
+    if let Some(to) = unleased(to) {
         strip(ctx, (old, from), (new, &to), cause)?;
         end_stall(ctx, old.tube, from);
         return Ok(());
@@ -459,6 +459,7 @@ impl<'a> Transition<'a> {
         let old = self.from.map(keys_of).unwrap_or_default();
         let new = self.to.map(keys_of).unwrap_or_default();
         for key in old.iter().filter(|key| !new.contains(key)) {
+            slots::note_left(ctx, key);
             ctx.remove(key::copy(key));
         }
         for key in new.into_iter().filter(|key| !old.contains(key)) {

@@ -4,6 +4,7 @@ use crate::engine::effects::{Border, NextDue};
 use crate::engine::tube_set::TubeSet;
 use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;
+use crate::words::gates::NamedGate;
 use crate::words::task::TaskId;
 use std::ops::Deref;
 
@@ -63,9 +64,19 @@ pub(crate) trait KnownTubes {
         None
     }
 
-    /// At most so many of the tubes that require this condition, from this number on.
-    fn requiring(&self, _condition: &str, _from: u32, _most: usize) -> Vec<u32> {
+    /// At most so many of the tubes that name this gate, from this number on.
+    fn naming(&self, _gate: NamedGate<'_>, _from: u32, _most: usize) -> Vec<u32> {
         Vec::new()
+    }
+
+    /// Whether takers of any tube wait for a slot of a throttle, or one is kept for them.
+    fn awaits_slots(&self) -> bool {
+        false
+    }
+
+    /// How many free slots of a throttle are kept for takers of other tubes than this one.
+    fn kept_for_others(&self, _throttle: Run, _tube: u32) -> u64 {
+        0
     }
 
     /// Whether calls wait for the end of this task.

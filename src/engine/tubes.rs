@@ -74,11 +74,6 @@ pub(crate) struct ReleaseAll {
     pub(crate) tube: u32,
 }
 
-fn next_run(counters: &mut Counters, temporary: bool) -> Result<Run> {
-    let run = query::next_number(&mut counters.run, Run::TEMPORARY - 1, "run of a tube")?;
-    Ok(Run(if temporary { run | Run::TEMPORARY } else { run }))
-}
-
 /// Starts the sweep that removes the rows of a run which no longer belongs to a tube.
 fn clear(ctx: &mut OpContext<'_>, run: Run) -> Result<()> {
     ctx.set_work(key::work(Work::Clear, run, TaskId::new(0)), WorkRow::default().encode())
@@ -112,7 +107,7 @@ impl Op for Create<'_> {
         }
         let mut counters = query::counters(ctx)?;
         let number = query::next_number(&mut counters.tube, u32::MAX, "tube")?;
-        let run = next_run(&mut counters, self.options.temporary)?;
+        let run = query::next_run(&mut counters, self.options.temporary)?;
         ctx.set(key::meta(Counters::WHAT), counters.encode())?;
         ctx.add(key::name(self.name), row::number(u64::from(number)));
         let row = TubeRow {
@@ -189,13 +184,13 @@ impl Op for Truncate {
         let mut row = tube.row.clone();
         let mut counters = query::counters(ctx)?;
         let old = row.run;
-        row.run = next_run(&mut counters, old.is_temporary())?;
+        row.run = query::next_run(&mut counters, old.is_temporary())?;
         // No row of the new run has to follow a change of options.
         row.pending = PendingOptions::default();
         ctx.change(key::meta(Counters::WHAT), counters.encode());
         // The deadlines of the old run are forgotten; these are not of its tasks.
         let fires = schedules::first_fires(ctx, self.tube)?;
-        let next = gates::openings(&row, ctx.now).earlier(fires);
+        let next = gates::openings(ctx, &row, ctx.now).earlier(fires);
         ctx.effects().deadline(self.tube, next);
         ctx.set_tube(self.tube, row, Some(Cause::Truncate))?;
         // There is room now.

@@ -28,6 +28,7 @@ pub(crate) const KNOWN: &[Feature] = &[
     GATES,
     CONDITIONS,
     HOURS,
+    THROTTLES,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -139,6 +140,11 @@ pub(crate) const CONDITIONS: Feature =
 /// A tube with hours. A version without it would take its tasks at all times.
 pub(crate) const HOURS: Feature =
     Feature { number: 23, unknown: Unknown::Refuse, name: Cow::Borrowed("hours") };
+
+/// A throttle of the queue, or a tube that has one. A version without it could not read the rows,
+/// and would take more tasks than it lets through.
+pub(crate) const THROTTLES: Feature =
+    Feature { number: 24, unknown: Unknown::Refuse, name: Cow::Borrowed("throttles") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

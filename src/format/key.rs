@@ -11,6 +11,7 @@ mod tags;
 mod schedules;
 mod settings;
 mod days;
+mod throttles;
 mod work;
 
 pub(crate) use apart::{
@@ -34,6 +35,7 @@ pub(crate) use tag::{ByTag, Tag, TagScope};
 pub(crate) use tags::{
     of_top_tag, tag_count, tag_counted, tag_in, tagged_of, tagged_task, task_tags, top_tag, tracked,
 };
+pub(crate) use throttles::{of_slot, of_throttle, slot, slots_of, throttle};
 pub(crate) use work::{Work, of_piece_work, piece_work, run_of_work, work, work_of, work_of_run};
 
 use crate::format::pack::Unpacker;
@@ -84,9 +86,11 @@ impl Range {
     #[inline(always)]
     pub(crate) fn holding(key: &[u8]) -> Option<Self> {
         let tag = Tag::of(*key.first()?)?;
-        let run = match tag.scope() {
-            TagScope::Run => Some(Run(u32::from_be_bytes(*key.get(1..)?.first_chunk()?))),
-            TagScope::Mirrored | TagScope::Queue | TagScope::Temporary => None,
+        let has_run = tag.scope().has_run();
+        let run = if has_run {
+            Some(Run(u32::from_be_bytes(*key.get(1..)?.first_chunk()?)))
+        } else {
+            None
         };
         Some(Self { tag, run })
     }
@@ -119,9 +123,8 @@ impl Range {
 #[inline(always)]
 pub(crate) fn is_temporary(key: &[u8]) -> bool {
     match key.first().and_then(|tag| Tag::of(*tag)).map(Tag::scope) {
-        Some(TagScope::Run) => key.get(1).is_some_and(|run| run & 0x80 != 0),
-        Some(TagScope::Temporary) => true,
-        Some(TagScope::Mirrored | TagScope::Queue) | None => false,
+        Some(scope) if scope.has_run() => key.get(1).is_some_and(|run| run & 0x80 != 0),
+        scope => scope == Some(TagScope::Temporary),
     }
 }
 

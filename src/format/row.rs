@@ -14,6 +14,7 @@ mod done;
 mod consumer;
 mod gates;
 mod condition;
+mod throttle;
 mod pending;
 mod tube;
 mod setting;
@@ -28,7 +29,7 @@ pub(crate) use edge::{CascadeRow, EdgeRow, LinkingRow, TaskEnds, task_of_work};
 pub(crate) use firing::{FiringRow, Gap};
 pub(crate) use history::{HistoryRow, StoredHistory};
 pub(crate) use pending::{EndedAt, PendingGroups, PendingOptions, PendingSum};
-pub(crate) use progress::{EdgeCounts, FailureRow, Homed, StoredHome, TaskProgress};
+pub(crate) use progress::{EdgeCounts, FailureRow, Homed, Slots, StoredHome, TaskProgress};
 pub(crate) use report::{ReportRow, StoredReports};
 pub(crate) use schedule::{ChildTerms, ScheduleRow};
 pub(crate) use setting::SettingRow;
@@ -38,6 +39,7 @@ pub(crate) use task::{
     Labels, PayloadPlace, PositionRow, Spawned, TaskRow, Times, dropped_section, label_section,
     labelled_section, moved_section, replaced_section,
 };
+pub(crate) use throttle::ThrottleRow;
 pub(crate) use tube::TubeRow;
 
 use crate::format::extension::Extension;
@@ -125,6 +127,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     same(SettingRow::decode(bytes).map(|row| row.encode()));
     same(ScheduleRow::decode(bytes).map(|row| row.encode()));
     same(ConditionRow::decode(bytes).map(|row| row.encode()));
+    same(ThrottleRow::decode(bytes).map(|row| row.encode()));
     same(FiringRow::decode(bytes).map(|row| row.encode()));
     let taken = TakenRow::decode(bytes);
     same(taken.map(|(away, (row, home))| row.encode(&away, &home)));

@@ -3,6 +3,7 @@
 use crate::engine::consumers::{Join, Leave};
 use crate::engine::due::{CatchUp, WorkOff};
 use crate::engine::settings::{ChangeSetting, Changed};
+use crate::engine::slots::OfferSlots;
 use crate::engine::sweep::FollowOptions;
 use crate::engine::take::{Delivery, Take};
 use crate::engine::{Op, OpContext};
@@ -17,7 +18,7 @@ use crate::runtime::reentrancy;
 use crate::runtime::sessions::{self, Leaving, end_graces, roll_back_puts, void_leases};
 use crate::runtime::shared::{CoreSettings, Shared};
 use crate::runtime::timer;
-use crate::runtime::wake::{WaitPlace, Waiting, Wake};
+use crate::runtime::wake::{Unused, WaitPlace, Waiting, Wake};
 use crate::store::Opened;
 use crate::words::clock::{NEVER, Now};
 use crate::words::durability::Durability;
@@ -268,9 +269,21 @@ impl Shared {
         let since = self.lease_now();
         let Some(until) = wait.end(since) else { return Ok(None) };
         let waiting = Waiting { at, holder, since, until };
-        let ended = self.wait_as(wake, waiting, wait, look);
+        let (ended, unused) = self.wait_as(wake, waiting, wait, look);
+        if std::ptr::eq(wake, &*self.takers) {
+            unused.into_iter().flatten().for_each(|tube| self.give_up_slots(tube));
+        }
         self.rested();
         ended
+    }
+
+    /// A taker that was woken for this tube did not take, so a slot that is kept for it is free.
+    #[cold]
+    fn give_up_slots(&self, tube: u32) {
+        if !self.state.lock().derived.slot_lines.is_empty() {
+            // After an error no taker waits for them any more.
+            let _offered = self.apply(&OfferSlots { kept_for: Some(tube) });
+        }
     }
 
     fn wait_as<R>(
@@ -279,7 +292,7 @@ impl Shared {
         waiting: Waiting,
         wait: Wait<'_>,
         mut look: impl FnMut() -> Result<Option<(R, Option<u32>)>>,
-    ) -> Result<Option<R>> {
+    ) -> (Result<Option<R>>, Unused) {
         let until = waiting.until;
         let stopped = wait.stop.map_or_else(never, |stop| stop.stopped().clone());
         let entry = wake.register(waiting);
@@ -287,19 +300,17 @@ impl Shared {
             if let Some(wakeups) = entry.begin_look() {
                 match look() {
                     Ok(Some((found, found_in))) => {
-                        entry.leave_served(wakeups, found_in);
-                        return Ok(Some(found));
+                        return (Ok(Some(found)), entry.leave_served(wakeups, found_in));
                     }
                     Ok(None) if !wait.is_stopped() => {}
                     ended => {
-                        entry.leave_unserved(wakeups);
-                        return ended.map(|_| None);
+                        return (ended.map(|_| None), entry.leave_unserved(wakeups));
                     }
                 }
             }
             let left = until.saturating_sub(self.lease_now());
             if left == 0 {
-                return Ok(None);
+                return (Ok(None), entry.leave());
             }
             entry.fall_asleep();
             self.timer.be_on_time();
@@ -307,7 +318,7 @@ impl Shared {
             let nap =
                 (until != NEVER).then(|| self.settings.clock.nap(Duration::from_micros(left)));
             if wait_or_stop(&entry.signal, &stopped, nap.flatten()) {
-                return Ok(None);
+                return (Ok(None), entry.leave());
             }
         }
     }

@@ -290,7 +290,8 @@ impl EngineState {
     fn has_ready(&self, tube: u32) -> bool {
         let is_open = |tube: &&TubeEntry| {
             !gates::is_timed(tube)
-                && gates::free(&self.store, tube, Now::FIRST).is_ok_and(|free| free > 0)
+                && gates::free((&self.store, &self.derived), tube, Now::FIRST)
+                    .is_ok_and(|free| free > 0)
         };
         let tube = self.derived.known(tube).filter(is_open);
         let ready = |tube| query::count(&self.store, tube, State::Ready);
@@ -329,7 +330,7 @@ impl EngineState {
             // No caller has seen what it drew.
             self.numbers.next = next;
             self.draft.effects.retired = Vec::new();
-            self.draft.effects.looked = None;
+            (self.draft.effects.looked, self.draft.effects.slots) = (None, None);
             return Err(self.repair(undone, attempt));
         }
         written
@@ -424,6 +425,7 @@ impl EngineState {
                     wants = Some(&WithoutPayloads);
                     self.numbers = before;
                     self.draft.effects.retired = Vec::new();
+                    self.draft.effects.slots = None;
                 }
                 decided => return decided,
             }

@@ -4,25 +4,28 @@
 
 use crate::engine::decision::Decision;
 use crate::engine::effects::{Border, EdgeWork, Effects, NextDue, TubeChange};
-use crate::engine::gates;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::tube_set::{Choice, TubeOrder, TubeSet};
+use crate::format::NumberHash;
 use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;
-use crate::format::{NumberHash, View};
 use crate::runtime::deadlines::{Deadlines, Walk};
 use crate::runtime::events::Hub;
 use crate::runtime::gated::Gated;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::live::LiveSettings;
 use crate::runtime::seats::Seats;
+use crate::runtime::slot_lines::SlotLines;
 use crate::runtime::tube_sets::TubeSets;
+use crate::runtime::wake::Wake;
 use crate::words::clock::{NEVER, Now};
-use crate::words::gates::Gates;
+use crate::words::gates::{Gates, NamedGate};
 use crate::words::sync::{Arc, Ordering};
 use crate::words::task::{Cause, State, TaskId, TaskInfo};
 use smallvec::SmallVec;
 use std::collections::HashMap;
+
+mod wakes;
 
 /// Protected by the engine's lock. Always agrees with the rows.
 #[derive(Default)]
@@ -31,6 +34,10 @@ pub(crate) struct DerivedState {
     deadlines: Deadlines,
     /// The tubes with gates. Usually none.
     pub(crate) gated: Gated,
+    /// Those that wait for slots of throttles.
+    pub(crate) slot_lines: SlotLines,
+    /// To wake those who wait for tasks. Nothing is done under its lock but to look there.
+    pub(crate) takers: Arc<Wake>,
     /// Dropped tubes of which schedules are left, with a lower bound of their fires.
     orphans: HashMap<u32, NextDue, NumberHash>,
     /// The settings of the queue that are in force.
@@ -142,8 +149,16 @@ impl KnownTubes for DerivedState {
         self.sets.as_ref()?.usable(number)
     }
 
-    fn requiring(&self, condition: &str, from: u32, most: usize) -> Vec<u32> {
-        self.gated.requiring(condition, from).take(most).collect()
+    fn naming(&self, gate: NamedGate<'_>, from: u32, most: usize) -> Vec<u32> {
+        self.gated.naming(gate, from).take(most).collect()
+    }
+
+    fn awaits_slots(&self) -> bool {
+        !self.slot_lines.is_empty()
+    }
+
+    fn kept_for_others(&self, throttle: Run, tube: u32) -> u64 {
+        self.slot_lines.kept_for_others(throttle, tube)
     }
 
     fn is_awaited(&self, task: TaskId) -> bool {
@@ -156,14 +171,6 @@ impl KnownTubes for DerivedState {
 }
 
 impl DerivedState {
-    /// Sets how many takers a step wakes in tubes with gates, after it was written.
-    #[cold]
-    pub(crate) fn bound_wakes(&mut self, view: &dyn View, effects: &mut Effects, now: Now) {
-        for tube in gates::bound_wakes(view, self, effects, now) {
-            self.outbox.add(tube, 0, usize::MAX);
-        }
-    }
-
     /// The counters of a tube.
     pub(crate) fn counted(&self, number: u32) -> TubeCounters {
         self.tubes.get(&number).map_or([0; CAUSES], |state| state.calls)
@@ -290,7 +297,15 @@ impl DerivedState {
     #[cold]
     fn set_gates(&mut self, number: u32, gates: Option<&Gates>) {
         let before = self.known(number).and_then(|tube| tube.row.options.gates.clone());
+        if before.as_deref() != gates && !self.slot_lines.is_empty() {
+            // Takes of the tube may need a slot of another throttle now.
+            self.slot_lines.give_up(number);
+            self.outbox.sooner = true;
+        }
         self.gated.set(number, before.as_deref(), gates);
+        if self.gated.tubes.is_empty() {
+            self.slot_lines = SlotLines::default();
+        }
     }
 
     /// Puts the rows of tubes into the state, takes those out that are gone, and counts stalls.

@@ -1,8 +1,9 @@
-//! The tubes with gates, which of them require which condition, and which have hours: derived from
-//! the rows of the tubes, so that what opens them finds them without a look at others.
+//! The tubes with gates, which of them require which condition, which have which throttle, and
+//! which have hours: derived from the rows of the tubes, so that what opens them finds them
+//! without a look at others.
 
 use crate::words::clock::Now;
-use crate::words::gates::Gates;
+use crate::words::gates::{Gates, NamedGate};
 use crate::words::limits::NAMES_OF_STEP;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// comes again within this time adds its deadline itself.
 const SET_BACK_MIN: i128 = 1_000_000;
 
+/// Tubes by a name.
+type ByName = BTreeMap<String, BTreeSet<u32>>;
+
 /// The tubes with gates. Usually none.
 #[derive(Debug, Default)]
 pub(crate) struct Gated {
     pub(crate) tubes: BTreeSet<u32>,
     /// Those that require a condition, by its name.
-    requiring: BTreeMap<String, BTreeSet<u32>>,
+    requiring: ByName,
+    /// Those with a throttle, by its name.
+    throttled: ByName,
     /// Those with hours, by the wall clock.
     with_hours: BTreeSet<u32>,
     /// How far the wall clock was ahead of the monotonic one, in microseconds: the most since it
@@ -33,16 +39,21 @@ impl Gated {
         if before == gates {
             return;
         }
-        for name in before.iter().flat_map(|gates| &gates.required) {
-            if let Some(tubes) = self.requiring.get_mut(name) {
-                tubes.remove(&tube);
-                if tubes.is_empty() {
-                    self.requiring.remove(name);
+        for (kind, all) in [
+            (NamedGate::Condition(""), &mut self.requiring),
+            (NamedGate::Throttle(""), &mut self.throttled),
+        ] {
+            for name in before.iter().flat_map(|gates| gates.names(kind)) {
+                if let Some(tubes) = all.get_mut(name) {
+                    tubes.remove(&tube);
+                    if tubes.is_empty() {
+                        all.remove(name);
+                    }
                 }
             }
-        }
-        for name in gates.iter().flat_map(|gates| &gates.required) {
-            self.requiring.entry(name.clone()).or_default().insert(tube);
+            for name in gates.iter().flat_map(|gates| gates.names(kind)) {
+                all.entry(name.clone()).or_default().insert(tube);
+            }
         }
         match gates.is_some_and(|gates| gates.hours.is_some()) {
             true => self.with_hours.insert(tube),
@@ -74,9 +85,12 @@ impl Gated {
         self.looks_from.is_some()
     }
 
-    /// The tubes that require this condition, from this number on.
-    pub(crate) fn requiring(&self, condition: &str, from: u32) -> impl Iterator<Item = u32> {
-        let tubes = self.requiring.get(condition);
+    /// The tubes that name this gate, from this number on.
+    pub(crate) fn naming(&self, gate: NamedGate<'_>, from: u32) -> impl Iterator<Item = u32> {
+        let tubes = match gate {
+            NamedGate::Condition(name) => self.requiring.get(name),
+            NamedGate::Throttle(name) => self.throttled.get(name),
+        };
         tubes.into_iter().flat_map(move |tubes| tubes.range(from..).copied())
     }
 }
@@ -220,7 +234,9 @@ mod tests {
         let (one, two) = (requires(&["a"]), requires(&["a", "b"]));
         gated.set(1, None, Some(&one));
         gated.set(2, None, Some(&two));
-        let found = |gated: &Gated, name, from| gated.requiring(name, from).collect::<Vec<_>>();
+        let found = |gated: &Gated, name, from| {
+            gated.naming(NamedGate::Condition(name), from).collect::<Vec<_>>()
+        };
         assert_eq!((found(&gated, "a", 0), found(&gated, "a", 2)), (vec![1, 2], vec![2]));
         gated.set(2, Some(&two), Some(&requires(&["b"])));
         gated.set(1, Some(&one), None);

@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     /// How the wall clock moved before the opening.
     pub(crate) clock_step: Option<ClockStep>,
     pub(crate) gate: GroupCommit,
-    pub(crate) takers: Wake,
+    pub(crate) takers: Arc<Wake>,
     pub(crate) room: Wake,
     pub(crate) ready_waiters: Wake,
     /// The calls that wait for the ends of tasks, each under [`end_key`] of its task.
@@ -80,13 +80,15 @@ impl Shared {
         state.derived.live = live.clone();
         let seats = Arc::<Seats>::default();
         state.derived.seats = seats.clone();
+        let takers = Arc::new(Wake::over(seats));
+        state.derived.takers = takers.clone();
         Self {
             checkpointer: Checkpointer::new(state, settings.clock.clone(), settings.by_hand),
             settings,
             live,
             clock_step,
             gate,
-            takers: Wake::over(seats),
+            takers,
             room: Wake::in_turn(),
             ready_waiters: Wake::default(),
             ends: Wake::default(),

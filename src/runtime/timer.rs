@@ -6,6 +6,7 @@ use crate::engine::cascade::FollowEnds;
 use crate::engine::due::WorkOff;
 use crate::engine::effects::NextDue;
 use crate::engine::set_back::SetBack;
+use crate::engine::slots::OfferSlots;
 use crate::engine::sweep::{FollowOptions, Sweep};
 use crate::format::key::{self, Key, Work};
 use crate::format::{Range, Tag, View};
@@ -73,9 +74,18 @@ pub(crate) fn work_off_all(parts: &Shared) -> Result<NextDue> {
     while look_at_clock(parts)? {
         parts.state.pass_on();
     }
+    while offer_slots(parts)? {
+        parts.state.pass_on();
+    }
     while work_off_round(parts)? {}
     checkpoint_if_quiet(parts)?;
     Ok(parts.state.lock().derived.first_due())
+}
+
+/// Offers some of the slots that a step has left to be offered. Returns whether there were any.
+fn offer_slots(parts: &Shared) -> Result<bool> {
+    let is_any = !parts.running()?.derived.slot_lines.unsettled.is_empty();
+    Ok(is_any && submit_own(parts, &OfferSlots { kept_for: None })?.is_some())
 }
 
 /// Looks whether the wall clock was set back, and at some of the tubes with hours if it was.

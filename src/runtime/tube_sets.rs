@@ -110,14 +110,19 @@ impl TubeSets {
         has_ended
     }
 
-    /// Follows a commit: what a take has seen, and then what has become takeable since.
-    #[cold]
-    pub(crate) fn follow(&mut self, effects: &mut Effects) {
+    /// Takes over what a take has seen.
+    pub(crate) fn see(&mut self, effects: &mut Effects) {
         if let Some(looked) = effects.looked.take()
             && let Some(kept) = self.sets.get_mut(&looked.set)
         {
             kept.set.apply(*looked);
         }
+    }
+
+    /// Follows a commit: what a take has seen, and then what has become takeable since.
+    #[cold]
+    pub(crate) fn follow(&mut self, effects: &mut Effects) {
+        self.see(effects);
         for (tube, _) in &effects.wakes {
             self.wake(*tube);
         }

@@ -72,7 +72,7 @@ enum Doing {
     Sleeps,
 }
 
-/// An entry in the order of waiting. Its drop passes unused wake-ups on.
+/// An entry in the order of waiting. Its end passes unused wake-ups on.
 pub(crate) struct Registration<'a> {
     wake: &'a Wake,
     /// Its place and its number.
@@ -82,6 +82,10 @@ pub(crate) struct Registration<'a> {
     /// Receives a message for a wake-up, or to look again.
     pub(crate) signal: Receiver,
 }
+
+/// The tubes of the wake-ups that a waiter did not use when it left. They were passed on, if others
+/// wait for these tubes.
+pub(crate) type Unused = [Option<u32>; 2];
 
 /// One waiter.
 #[derive(Clone, Copy, Debug)]
@@ -201,6 +205,23 @@ impl Wake {
         }
     }
 
+    /// Wakes the first waiter of the tube that has no wake-up. Returns whether there was one.
+    pub(crate) fn wake_one(&self, tube: u32) -> bool {
+        if !self.has_any() {
+            return false;
+        }
+        let places = self.places(tube);
+        let mut lists = self.lists.lock();
+        let entries = &lists.entries;
+        let idle = |place: &WaitPlace| {
+            let mut entries = entries.range(of(*place));
+            entries.find(|(_, entry)| entry.wakeups == 0).map(|((place, at), _)| (*at, *place))
+        };
+        let Some((at, place)) = places.iter().filter_map(idle).min() else { return false };
+        let entry = lists.entries.get_mut(&(place, at));
+        entry.map(|entry| entry.wake(tube, 1)).is_some()
+    }
+
     /// Where those wait who wait for this tube.
     fn places(&self, tube: u32) -> SmallVec<[WaitPlace; 2]> {
         let sets = self.seats.of(tube).into_iter().map(|seat| WaitPlace::Set(seat.set));
@@ -307,32 +328,38 @@ impl Registration<'_> {
     }
 
     /// Ends the wait of one that has found something, in this tube if it waited on several. Passes
-    /// on what it did not use of its wake-ups.
-    pub(crate) fn leave_served(self, wakeups: usize, found_in: Option<u32>) {
+    /// on what it did not use of its wake-ups. Returns their tubes.
+    pub(crate) fn leave_served(self, wakeups: usize, found_in: Option<u32>) -> Unused {
         let used = usize::from(found_in.is_none_or(|tube| tube == self.by.get()));
-        self.leave_to_others(wakeups.saturating_sub(used));
+        self.leave_to_others(wakeups.saturating_sub(used))
     }
 
-    /// Ends the wait without a find. What it was woken for is still there.
-    pub(crate) fn leave_unserved(self, wakeups: usize) {
+    /// The same without a find. What it was woken for is still there.
+    pub(crate) fn leave_unserved(self, wakeups: usize) -> Unused {
         // One on several tubes that was not woken was woken for none of them.
         let least = usize::from(matches!(self.entry.0, WaitPlace::Tube(_)));
-        self.leave_to_others(wakeups.max(least));
+        self.leave_to_others(wakeups.max(least))
     }
 
-    /// Ends the wait, and passes wake-ups on to other waiters.
-    pub(crate) fn leave_to_others(self, wakeups: usize) {
+    /// Ends the wait, and passes wake-ups on to other waiters. Returns their tubes.
+    pub(crate) fn leave_to_others(self, wakeups: usize) -> Unused {
+        let unused = Some(self.by.get()).filter(|_| wakeups > 0);
         if let WaitPlace::Set(_) = self.entry.0 {
-            // Another tube may have woken it since. If this wakes its own entry, the drop passes it
+            // Another tube may have woken it since. If this wakes its own entry, the end passes it
             // on.
             if wakeups > 0 {
                 self.wake.wake_some(self.by.get(), wakeups);
             }
-            return;
-        }
-        if let Some(entry) = self.wake.lists.lock().entries.get_mut(&self.entry) {
+        } else if let Some(entry) = self.wake.lists.lock().entries.get_mut(&self.entry) {
             entry.wakeups = entry.wakeups.saturating_add(wakeups);
         }
+        [unused, self.end()]
+    }
+
+    /// Ends the wait of one that has not looked since it was woken, if it was. Returns the tube of
+    /// its wake-up.
+    pub(crate) fn leave(self) -> Unused {
+        [None, self.end()]
     }
 
     /// The waiter has looked and is about to sleep, unless it was signalled since.
@@ -345,20 +372,27 @@ impl Registration<'_> {
     }
 }
 
-impl Drop for Registration<'_> {
-    fn drop(&mut self) {
+impl Registration<'_> {
+    /// Removes the entry, and passes its wake-ups on. Returns their tube.
+    fn end(&self) -> Option<u32> {
         let mut lists = self.wake.lists.lock();
-        let entry = lists.entries.remove(&self.entry);
-        let tube = entry.as_ref().map_or(0, |entry| entry.by);
+        let entry = lists.entries.remove(&self.entry)?;
         let before = lists.entries.range((self.entry.0, 0)..self.entry).next();
         let was_first = self.wake.in_turn && before.is_none();
         drop(lists);
         self.wake.waiting.fetch_sub(1, Ordering::SeqCst);
         // For the one behind it there may be what was not enough for the first.
-        let left = entry.map_or(0, |entry| entry.wakeups).max(usize::from(was_first));
+        let left = entry.wakeups.max(usize::from(was_first));
         if left > 0 {
-            self.wake.wake_some(tube, left);
+            self.wake.wake_some(entry.by, left);
         }
+        Some(entry.by).filter(|_| left > 0)
+    }
+}
+
+impl Drop for Registration<'_> {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -216,7 +216,7 @@ impl RowCounts {
     pub(crate) fn ranges(&self) -> impl Iterator<Item = Range> {
         self.by_run.iter().flat_map(|counted| {
             Tag::ALL.into_iter().filter_map(|tag| match tag.scope() {
-                TagScope::Run => Some(Range::in_run(tag, counted.run)),
+                TagScope::Run | TagScope::Throttle => Some(Range::in_run(tag, counted.run)),
                 TagScope::Queue => Some(Range::of(tag)),
                 TagScope::Mirrored | TagScope::Temporary => None,
             })

@@ -88,6 +88,17 @@ pub enum WhyNot {
         /// The limit.
         limit: u64,
     },
+    /// As many tasks are in flight as a [throttle](crate::TubeOptions::throttle) of its tube lets
+    /// through.
+    Throttled {
+        /// The name of the throttle.
+        throttle: String,
+        /// How many tasks of all tubes hold a slot of it; more than the limit after that was
+        /// lowered.
+        in_flight: u64,
+        /// Its limit.
+        limit: u64,
+    },
     /// As many tasks of its tube were taken as its [rate](crate::TubeOptions::rate) lets through.
     TubeRate {
         /// How long until the next one may be taken, in [queue time](crate#time).
@@ -114,6 +125,35 @@ pub enum WhyNot {
     },
     /// Nothing: the next take of its tube gets it.
     IsNext,
+}
+
+impl WhyNot {
+    /// A closed gate of the tube, in words.
+    fn gate(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Requires { condition, is_declared } => {
+                let why = if *is_declared { "is not set" } else { "was never declared; set it" };
+                write!(f, "its tube requires the condition {condition:?}, which {why}")
+            }
+            Self::OutOfHours { left } => {
+                write!(f, "the hours of its tube begin in {left:?}")
+            }
+            Self::TubeLimit { in_flight, limit } => {
+                write!(f, "of its tube {in_flight} are in flight, and its limit is {limit}")
+            }
+            Self::Throttled { throttle, in_flight, limit } => {
+                write!(
+                    f,
+                    "{in_flight} tasks hold the throttle {throttle:?} of its tube, and its limit \
+                     is {limit}"
+                )
+            }
+            Self::TubeRate { left } => {
+                write!(f, "the rate of its tube lets the next task through in {left:?}")
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for WhyNot {
@@ -155,19 +195,11 @@ impl fmt::Display for WhyNot {
                 f.write_str("its tube is paused")?;
                 left(f, time)
             }
-            Self::Requires { condition, is_declared } => {
-                let why = if *is_declared { "is not set" } else { "was never declared; set it" };
-                write!(f, "its tube requires the condition {condition:?}, which {why}")
-            }
-            Self::OutOfHours { left } => {
-                write!(f, "the hours of its tube begin in {left:?}")
-            }
-            Self::TubeLimit { in_flight, limit } => {
-                write!(f, "of its tube {in_flight} are in flight, and its limit is {limit}")
-            }
-            Self::TubeRate { left } => {
-                write!(f, "the rate of its tube lets the next task through in {left:?}")
-            }
+            Self::Requires { .. }
+            | Self::OutOfHours { .. }
+            | Self::TubeLimit { .. }
+            | Self::Throttled { .. }
+            | Self::TubeRate { .. } => self.gate(f),
             Self::GroupBusy { group, in_flight } => {
                 write!(
                     f,

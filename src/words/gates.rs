@@ -1,10 +1,10 @@
 //! What a tube says of its gates: how many of its tasks may be taken, how often, in which hours,
-//! and which conditions they require. Plain values; what a gate lets through now is decided
-//! elsewhere.
+//! which conditions they require, and which throttles they share with other tubes. Plain values;
+//! what a gate lets through now is decided elsewhere.
 
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::hours::Hours;
-use crate::words::limits::REQUIRED_MAX;
+use crate::words::limits::{REQUIRED_MAX, THROTTLES_OF_TUBE_MAX};
 use crate::words::macros::{getters, setters};
 use crate::words::name::label;
 use std::collections::BTreeSet;
@@ -21,6 +21,8 @@ pub(crate) struct Gates {
     pub(crate) required: BTreeSet<String>,
     /// When a task may be taken.
     pub(crate) hours: Option<Hours>,
+    /// The names of the throttles of which a taken task holds a slot.
+    pub(crate) throttles: BTreeSet<String>,
 }
 
 /// The name of a condition, unless it is too long.
@@ -28,13 +30,39 @@ pub(crate) fn condition_name(name: &str) -> Result<&str> {
     label("name of a condition", name)
 }
 
+/// The name of a throttle, unless it is too long.
+pub(crate) fn throttle_name(name: &str) -> Result<&str> {
+    label("name of a throttle", name)
+}
+
+/// A gate that several tubes name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NamedGate<'a> {
+    Condition(&'a str),
+    Throttle(&'a str),
+}
+
 impl Gates {
+    /// The names of this kind of gates.
+    pub(crate) fn names(&self, kind: NamedGate<'_>) -> &BTreeSet<String> {
+        match kind {
+            NamedGate::Condition(_) => &self.required,
+            NamedGate::Throttle(_) => &self.throttles,
+        }
+    }
+
     /// Refuses gates that make no sense.
     pub(crate) fn check(&self) -> Result<()> {
         self.required.iter().try_for_each(|name| condition_name(name).map(drop))?;
         if self.required.len() > REQUIRED_MAX {
             let count = self.required.len();
             let text = format!("a tube requires at most {REQUIRED_MAX} conditions, not {count}");
+            return Err(Error::new(ErrorKind::Invalid).because(text));
+        }
+        self.throttles.iter().try_for_each(|name| throttle_name(name).map(drop))?;
+        if self.throttles.len() > THROTTLES_OF_TUBE_MAX {
+            let count = self.throttles.len();
+            let text = format!("a tube has at most {THROTTLES_OF_TUBE_MAX} throttles, not {count}");
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
         self.hours.as_ref().map_or(Ok(()), Hours::check)?;
@@ -53,6 +81,22 @@ pub struct Condition {
     pub is_set: bool,
     /// Whether it is stored in the queue. Otherwise it is forgotten when the queue is closed.
     pub is_stored: bool,
+}
+
+/// A throttle of the queue, from [`Queue::throttles`](crate::Queue::throttles).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ThrottleInfo {
+    /// Its name.
+    pub name: String,
+    /// How many tasks of all tubes with the [throttle](crate::TubeOptions::throttle) may be taken
+    /// at the same time. 0: no limit.
+    pub limit: u64,
+    /// How long the limit is still in force, in [queue time](crate#time). `None`: until it is set
+    /// again.
+    pub left: Option<Duration>,
+    /// How many taken tasks hold a slot of it; more than the limit after that was lowered.
+    pub in_flight: u64,
 }
 
 /// How often the tasks of a tube are taken, see [`TubeOptions::rate`](crate::TubeOptions::rate): so

@@ -188,6 +188,16 @@ pub(crate) const OF_TUBES: &[TubeSetting] = &[
         },
     },
     TubeSetting {
+        name: "throttle",
+        takes: "names of throttles",
+        get: |of| of.get_throttles().map(str::to_owned).collect::<BTreeSet<_>>().into(),
+        set: |of, value| {
+            let names = content!(value, Names)?;
+            of.change_gates(|gates| gates.throttles = names);
+            Some(())
+        },
+    },
+    TubeSetting {
         name: "ttl",
         takes: TIME,
         get: |of| of.ttl.into(),

@@ -67,6 +67,10 @@ pub(crate) const CONDITIONS_MAX: u64 = 1024;
 pub(crate) const OPENINGS_MAX: usize = 168;
 /// Conditions that one tube requires.
 pub(crate) const REQUIRED_MAX: usize = 16;
+/// Throttles that one queue has.
+pub(crate) const THROTTLES_MAX: u64 = 1024;
+/// Throttles that one tube has. A take writes a row for each.
+pub(crate) const THROTTLES_OF_TUBE_MAX: usize = 8;
 /// Settings of the application's own that a tube has, and that the queue has.
 pub(crate) const OWN_SETTINGS_MAX: usize = 256;
 /// Bytes of a checkpoint of a task. One that is longer than a twelfth of the journal goes directly

@@ -146,13 +146,20 @@ fn each_report_enters_it() {
 #[test]
 fn each_setting_enters_it() {
     type Using = fn(&Queue, &Tube);
-    let uses: [(&[&str], Using); 16] = [
+    let uses: [(&[&str], Using); 19] = [
         (&["settings", "gates"], |_, tube| tube.set("limit", 1).unwrap()),
         (&["settings", "gates", "conditions"], |_, tube| tube.set("require", ["a"]).unwrap()),
         (&["settings", "gates", "hours"], |_, tube| {
             tube.set("hours", "09:00-10:00".parse::<tubewell::Hours>().unwrap()).unwrap();
         }),
         (&["settings", "hours"], |_, tube| tube.set("hours", None::<tubewell::Hours>).unwrap()),
+        (&["settings", "gates", "conditions", "throttles"], |_, tube| {
+            tube.set("throttle", ["a"]).unwrap();
+        }),
+        (&["settings", "conditions", "throttles"], |_, tube| {
+            tube.set("throttle", [""; 0]).unwrap();
+        }),
+        (&["throttles"], |queue, _| assert!(queue.set_throttle("a", 0).unwrap())),
         (&["settings", "conditions"], |_, tube| tube.set("require", [""; 0]).unwrap()),
         (&["settings", "conditions"], |queue, _| queue.set("app.names", ["a"]).unwrap()),
         (&["settings", "gates"], |queue, _| queue.set("app.rate", tubewell::Rate::new(1)).unwrap()),

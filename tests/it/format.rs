@@ -552,8 +552,15 @@ fn gates_are_read_as_the_page_says() {
     let always = "00:00-12:00, 12:00-24:00, Mon 00:00-12:00 -01:30".parse().unwrap();
     let options = options.hours(always);
     let office = "Sun 23:00-02:00, Tue 09:00-17:30 +02:00".parse().unwrap();
-    queue.create_tube("office", TubeOptions::default().hours(office)).unwrap();
-
+    queue.set_throttle("disk", 9).unwrap();
+    queue.set_throttle_for("api", u64::MAX, secs(1_000_000)).unwrap();
+    let shared = TubeOptions::default().hours(office).throttle("disk").throttle("else");
+    queue.create_tube("office", shared).unwrap();
+    let shared = TubeOptions::default().throttle("api").throttle("disk");
+    let busy = queue.create_tube("busy", shared).unwrap();
+    busy.put_many([&b"x"[..]; 2]).unwrap();
+    busy.take().unwrap().detach();
+    busy.take().unwrap().release().unwrap();
     let tube = queue.create_tube("t", options).unwrap();
     tube.put_many([&b"x"[..]; 2]).unwrap();
     queue.set_condition("paid", false).unwrap();
@@ -564,7 +571,16 @@ fn gates_are_read_as_the_page_says() {
         let (_copy, copy) = killed(path);
         let Folder { journal, contents, .. } = read(&copy).unwrap();
         assert!(journal.features.iter().any(|feature| feature.name == "gates"));
-        let [office, row] = contents.tubes.values().collect::<Vec<_>>()[..] else { panic!() };
+        let [office, busy, row] = contents.tubes.values().collect::<Vec<_>>()[..] else { panic!() };
+        let (disk, api) = (contents.throttles["disk"], contents.throttles["api"]);
+        assert_eq!((disk.1, disk.2, api.1), (9, u64::MAX, u64::MAX));
+        assert_eq!(
+            (&office.throttles[..], &busy.throttles[..]),
+            (&["disk".into(), "else".into()][..], &["api".into(), "disk".into()][..])
+        );
+        let held: Vec<_> =
+            contents.tasks.values().filter(|it| !it.progress.slots.is_empty()).collect();
+        assert_eq!((held.len(), &held[0].progress.slots[..]), (1, &[disk.0, api.0][..]));
         let openings = vec![(0, 120), (1980, 2490), (10_020, 10_080)];
         assert_eq!(office.hours, Some((120, openings)));
         assert_eq!(row.hours, Some((-90, vec![(0, 10_080)])));

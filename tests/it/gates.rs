@@ -71,40 +71,45 @@ fn every_take_stops_at_the_limit() {
     assert_eq!(kind(tube.claim(first(&tube))), ErrorKind::WrongState);
 }
 
+/// Ends a lease of a task of a tube.
+type EndOfLease = fn(&Queue, &Tube, Task, &ManualClock);
+
+/// What ends a lease, in whatever way. The consumer "ada" holds it, and the tube keeps what is
+/// finished.
+pub(crate) const ENDS_OF_LEASES: [EndOfLease; 18] = [
+    |_, _, task, _| task.ack().unwrap(),
+    |_, _, task, _| task.ack_with(b"r").unwrap(),
+    |_, _, task, _| task.release().unwrap(),
+    |_, _, task, _| task.snooze(secs(5)).unwrap(),
+    |_, _, task, _| task.retry("no").unwrap(),
+    |_, _, task, _| task.bury("no").unwrap(),
+    |_, _, task, _| task.fail("g", "no").unwrap(),
+    |_, _, task, _| task.trash("no").unwrap(),
+    |queue, _, mut task, _| {
+        task.advance_with(&queue.tube("other").unwrap(), Advance::new()).unwrap();
+    },
+    |_, _, task, _| drop(task),
+    |_, tube, task, _| tube.delete(task.id()).unwrap(),
+    |_, tube, task, _| tube.bury(task.id(), "no").unwrap(),
+    |_, tube, task, _| tube.force_timeout(&[task.id()]).unwrap(),
+    |queue, tube, task, _| {
+        tube.move_to(task.id(), &queue.tube("other").unwrap()).apply().unwrap();
+    },
+    |_, tube, task, _| assert!(tube.complete_by_id(task.id()).unwrap()),
+    |_, tube, _task, _| tube.release_all().unwrap(),
+    |queue, _, task, clock| {
+        task.renew_for(secs(5)).unwrap();
+        task.detach();
+        clock.advance(secs(5));
+        queue.tick().unwrap();
+    },
+    |queue, _, _task, _| queue.consumer("ada").unwrap().close().unwrap(),
+];
+
 /// What ends a lease, in whatever way, lets the next taker in.
 #[test]
 fn every_end_of_a_lease_frees_a_place() {
-    type End = fn(&Queue, &Tube, Task, &ManualClock);
-    let ends: [End; 18] = [
-        |_, _, task, _| task.ack().unwrap(),
-        |_, _, task, _| task.ack_with(b"r").unwrap(),
-        |_, _, task, _| task.release().unwrap(),
-        |_, _, task, _| task.snooze(secs(5)).unwrap(),
-        |_, _, task, _| task.retry("no").unwrap(),
-        |_, _, task, _| task.bury("no").unwrap(),
-        |_, _, task, _| task.fail("g", "no").unwrap(),
-        |_, _, task, _| task.trash("no").unwrap(),
-        |queue, _, mut task, _| {
-            task.advance_with(&queue.tube("other").unwrap(), Advance::new()).unwrap();
-        },
-        |_, _, task, _| drop(task),
-        |_, tube, task, _| tube.delete(task.id()).unwrap(),
-        |_, tube, task, _| tube.bury(task.id(), "no").unwrap(),
-        |_, tube, task, _| tube.force_timeout(&[task.id()]).unwrap(),
-        |queue, tube, task, _| {
-            tube.move_to(task.id(), &queue.tube("other").unwrap()).apply().unwrap();
-        },
-        |_, tube, task, _| assert!(tube.complete_by_id(task.id()).unwrap()),
-        |_, tube, _task, _| tube.release_all().unwrap(),
-        |queue, _, task, clock| {
-            task.renew_for(secs(5)).unwrap();
-            task.detach();
-            clock.advance(secs(5));
-            queue.tick().unwrap();
-        },
-        |queue, _, _task, _| queue.consumer("ada").unwrap().close().unwrap(),
-    ];
-    for (number, end) in ends.into_iter().enumerate() {
+    for (number, end) in ENDS_OF_LEASES.into_iter().enumerate() {
         let keeping = limited(1).keep_finished(Retention::new());
         let (queue, tube, clock) = gated(keeping);
         fill(&tube, 2);

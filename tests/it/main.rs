@@ -139,6 +139,7 @@ mod subscriptions;
 mod tags;
 mod take;
 mod temporary;
+mod throttles;
 mod tidy;
 mod timeout;
 mod timer;

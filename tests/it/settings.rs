@@ -15,7 +15,7 @@ fn value(tube: &Tube, name: &str) -> SettingValue {
 }
 
 /// Each option of a tube that may be changed, with a value that is not its default.
-pub(crate) fn unusual() -> [(&'static str, SettingValue); 19] {
+pub(crate) fn unusual() -> [(&'static str, SettingValue); 20] {
     let details = BTreeMap::from([("stamp".to_owned(), "blue".to_owned())]);
     [
         ("backoff", Backoff::linear(secs(3)).jitter(5).into()),
@@ -35,6 +35,7 @@ pub(crate) fn unusual() -> [(&'static str, SettingValue); 19] {
         ("priority", (-7).into()),
         ("rate", Rate::new(5).per(secs(60)).burst(2).into()),
         ("require", ["online", "paid"].into()),
+        ("throttle", ["api", "disk"].into()),
         ("ttl", secs(70).into()),
         ("ttr", secs(80).into()),
     ]
@@ -73,6 +74,8 @@ fn unusual_options() -> TubeOptions {
         .rate(Rate::new(5).per(secs(60)).burst(2))
         .require("online")
         .require("paid")
+        .throttle("api")
+        .throttle("disk")
         .ttl(secs(70))
         .ttr(secs(80))
 }

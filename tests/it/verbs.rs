@@ -111,6 +111,10 @@ pub fn writing(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
         queue.set_condition("c", true),
         queue.set_condition_for_run("d", true),
         queue.remove_condition("c"),
+        queue.set_throttle("c", 1),
+        queue.set_throttle_for("c", 1, std::time::Duration::from_secs(1)),
+        queue.release_throttle("c", &[id]),
+        queue.remove_throttle("c"),
         queue.tube("new"),
         queue.create_tube("new", new.clone().temporary(true)),
         queue.create_tube_with("new", new.clone(), on_change),
@@ -205,6 +209,10 @@ pub fn reading(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
         queue.conditions(),
         queue.condition("c"),
         first(queue.requiring("c")),
+        queue.throttles(),
+        queue.throttle("c"),
+        first(queue.throttled("c")),
+        first(queue.throttle_holders("c")),
         queue.check(),
         queue.space(),
         queue.base_space(),
@@ -242,7 +250,7 @@ fn fallible(text: &str) -> impl Iterator<Item = &str> {
     let listings = ["Result<", "-> Tasks", "-> Summaries", "-> NewestFirst", "-> TakenBy"]
         .into_iter()
         .chain(["-> Resumed", "-> TaggedTasks", "-> TopTags", "-> TrackedTasks", "-> Schedules"])
-        .chain(["-> Requiring"]);
+        .chain(["-> TubesBehind", "-> ThrottleHolders"]);
     text.split("\n    pub fn ").skip(1).filter_map(move |rest| {
         let signature = rest.split_once('{').map_or(rest, |(signature, _)| signature);
         let may_fail = listings.clone().any(|listing| signature.contains(listing));

@@ -18,6 +18,7 @@ mod handles;
 mod jobs;
 mod several;
 mod sync;
+mod throttles;
 mod turns;
 mod waits;
 mod writes;

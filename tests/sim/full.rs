@@ -714,6 +714,14 @@ fn verbs() -> Vec<Verb> {
         ("set_condition_for_run", May::Never, |s| {
             s.queue.set_condition_for_run("online", true).map(nothing)
         }),
+        ("set_throttle", May::Disk, |s| s.queue.set_throttle("api", 2).map(nothing)),
+        ("set_throttle_for", May::Disk, |s| {
+            s.queue.set_throttle_for("api", 2, Duration::from_secs(60)).map(nothing)
+        }),
+        ("release_throttle", May::Never, |s| {
+            s.queue.release_throttle("api", &[TaskId::new(1)]).map(nothing)
+        }),
+        ("remove_throttle", May::Never, |s| s.queue.remove_throttle("api").map(nothing)),
         ("remove_condition", May::Never, |s| s.queue.remove_condition("paid").map(nothing)),
         ("set of what rows follow", May::Disk, |s| s.tube.set("in_flight", 2).map(nothing)),
         ("set of a text", May::Disk, |s| s.queue.set("app.text", long()).map(nothing)),

@@ -404,6 +404,7 @@ fn is_durable(step: &Step, durability: Durability) -> bool {
         | Step::Truncate { .. }
         | Step::Tune { .. }
         | Step::Condition { to: Some(_), is_stored: true, .. }
+        | Step::Throttle { limit: Some(_) }
         | Step::Create { .. }
         | Step::DropTube { .. }
         | Step::DropEmpty { .. } => durability == Durability::Durable,
@@ -421,6 +422,10 @@ pub fn same(expected: &Sight, seen: &Sight) -> Verdict<()> {
     if expected.conditions != seen.conditions {
         let (is, should) = (&seen.conditions, &expected.conditions);
         return Err(format!("the conditions are {is:?}, expected {should:?}"));
+    }
+    if expected.throttle != seen.throttle {
+        let (is, should) = (seen.throttle, expected.throttle);
+        return Err(format!("the throttle is {is:?}, expected {should:?}"));
     }
     let bytes = (expected.durable_bytes, seen.durable_bytes);
     let (expected, seen) = (&expected.tubes, &seen.tubes);

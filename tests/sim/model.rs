@@ -86,6 +86,8 @@ pub struct Model {
     tracked: BTreeSet<Serial>,
     /// Those that are declared: whether each is set, and whether it is stored.
     conditions: BTreeMap<u8, (bool, bool)>,
+    /// The limit of the throttle, if there is one.
+    throttle: Option<u64>,
     /// Takes and puts that ever returned, the latest last.
     leases: Vec<(LeaseNo, Serial, u8, u64)>,
     puts: Vec<Serial>,
@@ -99,7 +101,7 @@ impl Model {
         let (tubes, tasks, sessions) = Default::default();
         let (own, tracked, conditions, leases, puts) = Default::default();
         let (front, back, incarnations) = (0, 0, 0);
-        let adoption = None;
+        let (adoption, throttle) = (None, None);
         Self {
             time,
             tubes,
@@ -109,6 +111,7 @@ impl Model {
             own,
             tracked,
             conditions,
+            throttle,
             leases,
             puts,
             front,
@@ -646,6 +649,11 @@ impl Model {
                 };
                 return Ok(Answer::Count(u64::from(before != after)));
             }
+            Step::Throttle { limit } => {
+                let before = std::mem::replace(&mut self.throttle, *limit);
+                return Ok(Answer::Count(u64::from(before != *limit)));
+            }
+            Step::ReleaseSlots => return Ok(Answer::Done),
             Step::TakeFrom { best, count } => {
                 return Ok(self.take_from(*best, *count, picked.lease));
             }
@@ -782,8 +790,8 @@ impl Model {
         let tracked = self.tracked.iter().map(is_there).collect();
         let conditions =
             self.conditions.iter().map(|(no, is)| (condition_name(*no), *is)).collect();
-        let own = self.own.clone();
-        Sight { tubes, own, durable_bytes, tagged, top_tags, tracked, conditions }
+        let (own, throttle) = (self.own.clone(), self.throttle);
+        Sight { tubes, own, durable_bytes, tagged, top_tags, tracked, conditions, throttle }
     }
 
     /// The tasks of each tag, and the tags of two or more.

@@ -81,6 +81,7 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let (tracks, several) = (Rng::new(seed ^ 1 << 61), Rng::new(seed ^ 1 << 60));
     let (pauses, batches) = (Rng::new(seed ^ 1 << 59), Rng::new(seed ^ 1 << 58));
     let conditions = Rng::new(seed ^ 1 << 57);
+    let throttles = Rng::new(seed ^ 1 << 56);
     let kinds = [TubeKind::General; 4];
     let mut maker = Maker {
         rng,
@@ -92,6 +93,7 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         pauses,
         batches,
         conditions,
+        throttles,
         profile,
         kinds,
     };
@@ -121,6 +123,9 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         }
         if maker.conditions.one_in(20) {
             steps.push(maker.condition());
+        }
+        if maker.throttles.one_in(25) {
+            steps.push(maker.throttle());
         }
         if maker.batches.one_in(25) {
             steps.push(maker.batch());
@@ -162,6 +167,8 @@ struct Maker {
     batches: Rng,
     /// Which conditions are required, and when they are set.
     conditions: Rng,
+    /// Which tubes have the throttle, and when it is set.
+    throttles: Rng,
     profile: Profile,
     /// The likely kind of each tube, so that refused options stay rare.
     kinds: [TubeKind; 4],
@@ -242,6 +249,7 @@ impl Maker {
         if self.conditions.one_in(5) {
             opts.required = self.required();
         }
+        opts.throttled = self.throttles.one_in(2);
         if self.tunes.one_in(4) {
             opts.history = self.tunes.of(&HISTORIES);
         }
@@ -362,6 +370,19 @@ impl Maker {
         let to = self.conditions.of(&[Some(true), Some(true), Some(true), Some(false), None]);
         let (condition, is_stored) = (self.conditions.below(2) as u8, !self.conditions.one_in(3));
         Step::Condition { condition, to, is_stored }
+    }
+
+    /// Sets or removes the throttle, changes whether a tube has it, or takes its slots away.
+    fn throttle(&mut self) -> Step {
+        match self.throttles.below(8) {
+            0..4 => Step::Throttle { limit: self.throttles.of(&[None, Some(0), Some(1 << 40)]) },
+            4..6 => {
+                let tube = self.throttles.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
+                let to = Tune::Throttle(self.throttles.one_in(2));
+                Step::Tune { tube, to, is_set: !self.throttles.one_in(3) }
+            }
+            _ => Step::ReleaseSlots,
+        }
     }
 
     fn back(&mut self, timed: bool) -> Back {

@@ -38,6 +38,9 @@ fn required(which: Required) -> impl Iterator<Item = String> {
     (0..).zip(which).filter(|(_, is_required)| *is_required).map(|(no, _)| condition_name(no))
 }
 
+/// The name of the throttle.
+pub const THROTTLE: &str = "api";
+
 pub fn condition_name(condition: u8) -> String {
     format!("condition {condition}")
 }
@@ -59,6 +62,8 @@ pub struct Opts {
     pub limit: u64,
     /// Which conditions must be set.
     pub required: Required,
+    /// Whether its tasks hold slots of the throttle.
+    pub throttled: bool,
     pub hold: bool,
     pub spares: bool,
     /// Higher priorities are first.
@@ -153,6 +158,7 @@ impl Opts {
             in_flight: 1,
             limit: 0,
             required: [false; 2],
+            throttled: false,
             hold: false,
             spares: false,
             higher: false,
@@ -187,6 +193,9 @@ impl Opts {
             .lapse(lapse(self.grace, self.to, self.free));
         for name in required(self.required) {
             options = options.require(&name);
+        }
+        if self.throttled {
+            options = options.throttle(THROTTLE);
         }
         if let Some(ttl) = self.ttl {
             options = options.ttl(length(ttl));
@@ -231,6 +240,8 @@ pub enum Tune {
     /// 0: no limit.
     Limit(u64),
     Require(Required),
+    /// Whether it has the throttle.
+    Throttle(bool),
     /// The grace, where it returns to, whether it is free.
     Lapse(u64, To, bool),
 }
@@ -251,6 +262,10 @@ impl Tune {
             Self::InFlight(tasks) => ("in_flight", tasks.into()),
             Self::Limit(tasks) => ("limit", tasks.into()),
             Self::Require(names) => ("require", required(names).collect::<BTreeSet<_>>().into()),
+            Self::Throttle(is_throttled) => {
+                let names = is_throttled.then(|| THROTTLE.to_owned());
+                ("throttle", names.into_iter().collect::<BTreeSet<_>>().into())
+            }
             Self::Lapse(grace, to, free) => ("lapse", lapse(grace, to, free).into()),
         }
     }
@@ -270,6 +285,7 @@ impl Tune {
             Self::InFlight(_) => Self::InFlight(opts.in_flight),
             Self::Limit(_) => Self::Limit(opts.limit),
             Self::Require(_) => Self::Require(opts.required),
+            Self::Throttle(_) => Self::Throttle(opts.throttled),
             Self::Lapse(..) => Self::Lapse(opts.grace, opts.to, opts.free),
         }
     }
@@ -288,6 +304,7 @@ impl Tune {
             Self::InFlight(tasks) => opts.in_flight = tasks,
             Self::Limit(tasks) => opts.limit = tasks,
             Self::Require(names) => opts.required = names,
+            Self::Throttle(is_throttled) => opts.throttled = is_throttled,
             Self::Lapse(grace, to, free) => {
                 (opts.grace, opts.to, opts.free) = (grace, to, free);
             }
@@ -455,6 +472,13 @@ pub enum Step {
         to: Option<bool>,
         is_stored: bool,
     },
+    /// Sets the limit of the throttle; None: it is removed. It lets all tasks of a script through:
+    /// when a sweep leaves the slots of a truncated tube is not foreseen.
+    Throttle {
+        limit: Option<u64>,
+    },
+    /// Takes the slots of the throttle away from all tasks that hold one.
+    ReleaseSlots,
     /// Takes the first task of a group.
     TakeGroup {
         tube: u8,
@@ -971,6 +995,8 @@ pub struct Sight {
     pub tracked: Vec<(Serial, bool)>,
     /// The conditions that are declared: whether each is set, and whether it is stored.
     pub conditions: BTreeMap<String, (bool, bool)>,
+    /// The limit of the throttle, if there is one.
+    pub throttle: Option<u64>,
 }
 
 /// The consumer whose session has no name, and so no rows and no grace.

@@ -277,6 +277,19 @@ impl World {
                 };
                 Ok(changed.map(|is_any| Answer::Count(is_any.into())))
             }
+            Step::Throttle { limit } => {
+                let queue = self.queue();
+                let changed = match limit {
+                    Some(limit) => queue.set_throttle(THROTTLE, *limit),
+                    None => queue.remove_throttle(THROTTLE),
+                };
+                Ok(changed.map(|is_any| Answer::Count(is_any.into())))
+            }
+            Step::ReleaseSlots => {
+                let queue = self.queue();
+                let held = queue.throttle_holders(THROTTLE).collect::<Result<Vec<_>>>();
+                done(held.and_then(|held| queue.release_throttle(THROTTLE, &held).map(drop)))
+            }
             Step::TakeFrom { best, count } => self.take_from(*best, *count, picked.lease),
             Step::Bring { step } => done(self.bring(no.unwrap_or_default(), step, picked.serial)),
             Step::Touch { by, .. } => done(self.held(no).and_then(|held| held.touch(length(*by)))),

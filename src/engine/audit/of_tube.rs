@@ -117,13 +117,14 @@ impl Audit<'_> {
             self.expect(Tag::Due, key::due(run, what, when, id), Some(row));
         }
         for key in state_rows::index_keys(task, standing) {
-            match Range::holding(&key) {
-                Some(Range { tag, run: Some(_) }) => self.expect(tag, key, Some(Value::EMPTY)),
-                _ if is_there(self.view, &key).unwrap_or(true) => {}
-                _ => {
-                    let what = "the queue's row of its failure is missing".to_owned();
-                    self.say_of(id, what, Fix::Set(key, Value::EMPTY));
-                }
+            let range = Range::holding(&key);
+            if let Some(Range { tag, .. }) = range.filter(|it| it.run == Some(run)) {
+                self.expect(tag, key, Some(Value::EMPTY));
+            } else if !is_there(self.view, &key).unwrap_or(true) {
+                let is_slot = range.is_some_and(|range| range.tag == Tag::Slot);
+                let what =
+                    if is_slot { "a slot that it holds" } else { "the queue's row of its failure" };
+                self.say_of(id, format!("{what} is missing"), Fix::Set(key, Value::EMPTY));
             }
         }
         self.own_row(task, standing);

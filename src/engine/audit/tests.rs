@@ -9,6 +9,7 @@ mod kinds;
 mod mended;
 mod pieces;
 mod reads;
+mod slots;
 mod tags;
 
 use crate::api::queue::Queue;
@@ -204,6 +205,14 @@ fn filled() -> Rows {
     queue.tube("empty").unwrap();
     queue.set_condition("stored", true).unwrap();
     queue.set_condition_for_run("for the run", false).unwrap();
+    queue.set_throttle("throttle", 2).unwrap();
+    let options = TubeOptions::default().throttle("throttle");
+    for options in [options.clone(), options.temporary(true)] {
+        let name = format!("throttled {}", options.get_temporary());
+        let throttled = queue.create_tube(&name, options).unwrap();
+        throttled.put(b"in hand").unwrap();
+        throttled.take().unwrap().detach();
+    }
     let unique = TubeOptions::default().unique(Unique::new().in_queue(true).buried(false));
     let unique = queue.create_tube("unique", unique).unwrap();
     unique.task(b"counts").key("counts").put().unwrap();
@@ -299,12 +308,13 @@ fn is_failed_of_swept(rows: &Rows, key: &[u8]) -> bool {
     beside.is_some_and(|beside| rows.rows.contains_key(&beside) && is_swept(rows, &beside))
 }
 
-/// Whether only the counts say that this row is missing: it is a setting, of a day of statistics,
-/// which may be too old, or of a tracked id, or
-/// all that there is of a fresh task in a temporary tube, whose payload bytes are not counted, or
-/// without it the task would be fresh.
+/// Whether only the counts say that this row is missing: it is a setting, a condition, a throttle,
+/// of a day of statistics, which may be too old, of a tracked id, or all that there is of a fresh
+/// task in a temporary tube, whose payload bytes are not counted, or without it the task would be
+/// fresh.
 fn is_only_counted(rows: &Rows, key: &Key) -> bool {
-    let alone = [Tag::Setting, Tag::Tracked, Tag::Day, Tag::Condition, Tag::RunCondition];
+    let alone =
+        [Tag::Setting, Tag::Tracked, Tag::Day, Tag::Condition, Tag::RunCondition, Tag::Throttle];
     if Range::holding(key).is_some_and(|range| alone.contains(&range.tag)) {
         return true;
     }
@@ -319,6 +329,10 @@ fn is_only_counted(rows: &Rows, key: &Key) -> bool {
     let others: Vec<_> = rows.rows.keys().filter(is_about).collect();
     match tag {
         Tag::Fresh => run.is_temporary() && others.is_empty(),
+        // The slot of a lease says that there is one.
+        Tag::Taken if rows.keys(Tag::Slot).iter().any(|it| key::of_slot(it).unwrap().0 == id) => {
+            false
+        }
         Tag::Ready | Tag::Taken => {
             others.len() == 1 && others.iter().all(|own| own.first() == Some(&(Tag::Fresh as u8)))
         }
@@ -413,7 +427,7 @@ fn linking(open: u32) -> Value {
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
-    let faults: [(&str, Spoil); 91] = [
+    let faults: [(&str, Spoil); 100] = [
         ("Day: a damaged row", |rows| {
             let key = rows.in_tube("first", Tag::Day);
             rows.set(key, Value::from([1]));
@@ -753,6 +767,46 @@ fn every_fault_has_its_line() {
         }),
         ("Condition: it cannot be read", |rows| {
             rows.set(key::condition("stored", true), Value::from([2]));
+        }),
+        ("Throttle: it cannot be read", |rows| {
+            rows.set(key::throttle("throttle"), Value::from([2]));
+        }),
+        ("Throttle: an invalid key", |rows| {
+            let row = rows.get(&key::throttle("throttle")).unwrap().unwrap();
+            rows.set(key::throttle("a\nb"), row);
+        }),
+        ("Throttle: another one has its slots", |rows| {
+            let row = rows.get(&key::throttle("throttle")).unwrap().unwrap();
+            rows.set(key::throttle("twin"), row);
+        }),
+        ("Slot: no task holds it", |rows| {
+            let slot = rows.keys(Tag::Slot).swap_remove(0);
+            let (id, tube) = key::of_slot(&slot).unwrap();
+            let run = Range::holding(&slot).unwrap().run.unwrap();
+            rows.set(key::slot(run, TaskId::new(id.get() ^ 1), tube), Value::EMPTY);
+        }),
+        ("Slot: no task holds it", |rows| {
+            let slot = rows.keys(Tag::Slot).swap_remove(0);
+            rows.set(key::slot(Run(77), key::of_slot(&slot).unwrap().0, 1), Value::EMPTY);
+        }),
+        ("Slot: a wrong row", |rows| {
+            let slot = rows.keys(Tag::Slot).swap_remove(0);
+            rows.set(slot, Value::from([1]));
+        }),
+        ("Slot: an invalid key", |rows| {
+            let mut slot = rows.keys(Tag::Slot).swap_remove(0);
+            slot.push(0);
+            rows.set(slot, Value::EMPTY);
+        }),
+        ("Slot: 1 rows under run", |rows| {
+            let slot = rows.keys(Tag::Slot).swap_remove(0);
+            let mut counts = rows.counted();
+            *counts.get_mut(&Range::holding(&slot).unwrap()).unwrap() += 1;
+            rows.counts = Some(counts);
+        }),
+        ("a slot that it holds is missing", |rows| {
+            let slot = rows.keys(Tag::Slot).swap_remove(0);
+            rows.rows.remove(&slot);
         }),
         ("Condition: an invalid key", |rows| {
             rows.set(key::condition("a\nb", false), Value::from([1]));

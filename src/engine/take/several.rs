@@ -3,9 +3,9 @@
 
 use super::{Candidate, Delivery, Lanes, ensure_open, hand_over};
 use crate::engine::context::{Op, OpContext, sound};
-use crate::engine::gates;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::tube_set::{TubeTurn, TubeTurns};
+use crate::engine::{gates, slots};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_STEP, SWEEP_BYTES};
 use crate::words::numbers::Numbers;
@@ -94,7 +94,7 @@ impl Op for TakeFrom {
                 }
             }
         }
-        for open in search.open.values() {
+        for open in search.open.values().filter(|open| open.taken > 0) {
             gates::count_taken(ctx, open.tube, open.taken)?;
         }
         taken.more = taken.tasks.len() < most && search.turns.has_next();
@@ -148,8 +148,21 @@ impl<'a> Search<'a> {
             if open.taken >= open.most {
                 return Ok(None);
             }
-            let found = open.found.take().map(Some);
-            return found.map_or_else(|| Ok(sound(open.lanes.next(ctx, open.tube))?.flatten()), Ok);
+            // Tubes that share a throttle share its slots.
+            if slots::is_throttled(open.tube)
+                && sound(gates::admit(ctx, open.tube))?.unwrap_or(0) == 0
+            {
+                return Ok(None);
+            }
+            if let Some(found) = open.found.take() {
+                return Ok(Some(found));
+            }
+            let next = sound(open.lanes.next(ctx, open.tube))?.flatten();
+            if next.is_none() && open.taken == 0 {
+                // What was found could not be taken.
+                slots::note_unused(ctx, open.tube);
+            }
+            return Ok(next);
         }
         let known = ctx.known;
         let Some(tube) = known.known(number) else { return Ok(None) };
@@ -162,8 +175,11 @@ impl<'a> Search<'a> {
         }
         let Some(mut lanes) = sound(Lanes::of(ctx, tube))? else { return Ok(None) };
         let best = sound(lanes.next(ctx, tube))?.flatten();
-        if best.is_some() {
-            self.open.insert(number, Open { tube, lanes, found: None, most, taken: 0 });
+        match best {
+            Some(_) => {
+                self.open.insert(number, Open { tube, lanes, found: None, most, taken: 0 });
+            }
+            None => slots::note_unused(ctx, tube),
         }
         Ok(best)
     }

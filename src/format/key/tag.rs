@@ -70,6 +70,8 @@ tags! {
     Tracked = 0x07, Mirrored, None;
     /// condition name → `ConditionRow`
     Condition = 0x08, Mirrored, None;
+    /// throttle name → `ThrottleRow`
+    Throttle = 0x09, Mirrored, None;
     /// run, id → `PositionRow`, for a task whose rank does not follow from its id
     Position = 0x10, Run, None;
     /// run, priority, order, id → `TaskRow` of a task that was put ready and in no group. It is
@@ -182,6 +184,8 @@ tags! {
     Day = 0x44, Run, None;
     /// condition name → `ConditionRow`, of a condition that the end of the process forgets
     RunCondition = 0x45, Temporary, None;
+    /// run of the throttle, id, tube number → nothing: a taken task that holds a slot of a throttle
+    Slot = 0x46, Throttle, None;
 }
 
 /// To what the rows of a tag belong.
@@ -195,6 +199,17 @@ pub(crate) enum TagScope {
     Temporary,
     /// To a tube, under its run.
     Run,
+    /// To a throttle, under its run: no tube has that one. Those about temporary tubes are under
+    /// the same run of temporary ones.
+    Throttle,
+}
+
+impl TagScope {
+    /// Whether the keys of its tags contain a run.
+    #[inline(always)]
+    pub(crate) const fn has_run(self) -> bool {
+        self as u8 >= Self::Run as u8
+    }
 }
 
 impl Tag {
@@ -209,7 +224,7 @@ impl Tag {
     const TALLY: (u8, [u8; Self::SPACE]) = {
         let (mut count, mut places, mut at) = (0, [u8::MAX; Self::SPACE], 0);
         while at < Self::ALL.len() {
-            if matches!(Self::ALL[at].scope(), TagScope::Queue | TagScope::Run) {
+            if !matches!(Self::ALL[at].scope(), TagScope::Mirrored | TagScope::Temporary) {
                 places[Self::ALL[at] as usize] = count;
                 count += 1;
             }

@@ -27,7 +27,10 @@ const REQUIRED_FIELD: u16 = 19;
 /// The hours in which tasks may be taken, see [`hours_field`].
 const HOURS_FIELD: u16 = 20;
 
-/// The content of that field: `offset: i16`, then for each opening `from: u16 · to: u16`.
+/// The throttles of which a taken task holds a slot, see [`names`]; at least one.
+const THROTTLES_FIELD: u16 = 21;
+
+/// The content of the field of hours: `offset: i16`, then for each opening `from: u16 · to: u16`.
 pub(super) fn hours_field(hours: &Hours) -> Value {
     let mut field = Packer::new();
     field.u16(hours.offset.cast_unsigned());
@@ -98,7 +101,7 @@ pub(super) fn take_pace(extension: &mut Extension) -> Option<u64> {
 
 /// Writes the field of each gate.
 pub(super) fn write(gates: &Gates, add: &mut impl FnMut(u16, &[u8])) {
-    let Gates { limit, rate, required, hours } = gates;
+    let Gates { limit, rate, required, hours, throttles } = gates;
     if *limit > 0 {
         let mut field = Packer::new();
         field.u64(*limit);
@@ -112,6 +115,9 @@ pub(super) fn write(gates: &Gates, add: &mut impl FnMut(u16, &[u8])) {
     }
     if let Some(hours) = hours {
         add(HOURS_FIELD, &hours_field(hours));
+    }
+    if !throttles.is_empty() {
+        add(THROTTLES_FIELD, &names(throttles));
     }
 }
 
@@ -133,6 +139,10 @@ pub(super) fn read(extension: &mut Extension) -> Option<Option<Arc<Gates>>> {
     }
     if let Some(field) = extension.take(HOURS_FIELD) {
         gates.hours = Some(read_hours(&field)?);
+    }
+    if let Some(field) = extension.take(THROTTLES_FIELD) {
+        gates.throttles = read_names(&field).filter(|names| !names.is_empty())?;
+        gates.check().ok()?;
     }
     Some((gates != Gates::default()).then(|| Arc::new(gates)))
 }

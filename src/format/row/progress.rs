@@ -10,6 +10,10 @@ use crate::words::backoff::{Backoff, RetryTerms};
 use crate::words::clock::{NEVER, micros};
 use std::time::Duration;
 
+mod lease;
+
+pub(crate) use lease::Slots;
+
 /// What became of a task since its put, at the end of the row of its state. Of a task that was only
 /// put it is no byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,10 +125,6 @@ fn read_own_rank(field: &[u8]) -> Option<Rank> {
     let rank = unpack_place(&mut rest, field.len() == 24)?;
     rest.end(rank)
 }
-
-/// Number of the extension field of a stalled task with the lease time at which its ttr has ended.
-/// Absent if it is not stalled.
-const LAPSED_FIELD: u16 = 3;
 
 /// Number of the extension field with which entries the history of the task has. Absent if it never
 /// had one.
@@ -299,7 +299,7 @@ impl TaskProgress {
         field(RETRY_FIELD).is_none_or(|field| read_retry_field(field).is_some())
             && field(FAILURE_FIELD).is_none_or(|field| FailureRow::decode(field).is_some())
             && field(OWN_RANK_FIELD).is_none_or(|field| read_own_rank(field).is_some())
-            && field(LAPSED_FIELD).is_none_or(|field| read_time(field).is_some())
+            && self.has_sound_lease()
             && field(HISTORY_FIELD).is_none_or(|field| StoredHistory::decode(field).is_some())
             && field(REPORTS_FIELD).is_none_or(|field| StoredReports::decode(field).is_some())
             && field(KEPT_FIELD).is_none_or(|field| read_time(field).is_some())
@@ -309,29 +309,6 @@ impl TaskProgress {
                 let field = field(edges_field(direction));
                 field.is_none_or(|field| EdgeCounts::decode(field).is_some())
             })
-    }
-
-    /// Of a stalled task: lease time at which its ttr has ended; otherwise [`NEVER`].
-    #[inline]
-    pub(crate) fn lapsed(&self) -> u64 {
-        if self.extension.is_empty() { NEVER } else { self.stored_lapse() }
-    }
-
-    #[cold]
-    fn stored_lapse(&self) -> u64 {
-        self.extension.get(LAPSED_FIELD).and_then(read_time).unwrap_or(NEVER)
-    }
-
-    /// Says that it is stalled since this lease time. Returns `false` and changes nothing if fields
-    /// of later versions leave no room.
-    #[must_use]
-    pub(crate) fn stall(&mut self, lapsed: u64) -> bool {
-        self.extension.set(LAPSED_FIELD, &lapsed.to_be_bytes())
-    }
-
-    /// It is not stalled any more.
-    pub(crate) fn end_stall(&mut self) {
-        self.extension.take(LAPSED_FIELD);
     }
 
     /// Queue time until which its tube keeps it after its end; [`NEVER`] without one.

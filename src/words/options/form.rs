@@ -37,6 +37,7 @@ struct TubeForm {
     rate: Option<Rate>,
     require: BTreeSet<String>,
     hours: Option<Hours>,
+    throttle: BTreeSet<String>,
     hold_group_while_delayed: bool,
     ttl_spares_buried: bool,
     higher_first: bool,
@@ -107,6 +108,7 @@ impl TubeForm {
             rate: gates.rate,
             require: gates.required,
             hours: gates.hours,
+            throttle: gates.throttles,
             hold_group_while_delayed,
             ttl_spares_buried,
             higher_first,
@@ -146,7 +148,10 @@ impl TubeForm {
         if let Some(rate) = self.rate {
             options = options.rate(rate);
         }
-        options.change_gates(|gates| (gates.required, gates.hours) = (self.require, self.hours));
+        options.change_gates(|gates| {
+            (gates.required, gates.hours) = (self.require, self.hours);
+            gates.throttles = self.throttle;
+        });
         if let Some(ttr) = self.ttr {
             options = options.ttr(ttr);
         }
@@ -210,6 +215,7 @@ mod tests {
                 rate: Some(Rate::new(4).burst(2)),
                 required: ["online".to_owned()].into(),
                 hours: Some("Mon 09:00-17:00 +02:00".parse().unwrap()),
+                throttles: ["api".to_owned()].into(),
             })),
             hold_group_while_delayed: true,
             ttl_spares_buried: true,

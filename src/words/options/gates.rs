@@ -117,6 +117,42 @@ impl TubeOptions {
         self.gates.as_ref()?.hours.as_ref()
     }
 
+    /// A task of the tube takes a slot of the queue's [throttle](crate::Queue::set_throttle) of
+    /// this name with the tubes that share it, and holds it while it is taken. Each call adds a
+    /// throttle, at most 8: a slot of all of them must be free. One that was never set lets all
+    /// through. Set with [`Tube::set`](crate::Tube::set), which takes all names at once, it is in
+    /// force at once for all tasks of the tube; those that are taken keep what they hold. Default:
+    /// none.
+    ///
+    /// ```
+    /// use tubewell::{Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// queue.set_throttle("api", 1)?;
+    /// let (options, names) = (TubeOptions::default().throttle("api"), ["read", "write"]);
+    /// let [read, write] = names.map(|name| queue.create_tube(name, options.clone()));
+    /// let (read, write) = (read?, write?);
+    /// read.put(b"a")?;
+    /// write.put(b"b")?;
+    /// let task = read.take()?;
+    /// assert!(write.try_take()?.is_none());
+    /// task.ack()?;
+    /// assert!(write.try_take()?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn throttle(mut self, name: &str) -> Self {
+        self.change_gates(|gates| _ = gates.throttles.insert(name.to_owned()));
+        self
+    }
+
+    /// The throttles of which a taken task holds a slot, in the order of their names.
+    pub fn get_throttles(&self) -> impl Iterator<Item = &str> {
+        let gates = self.gates.as_ref();
+        gates.into_iter().flat_map(|gates| gates.throttles.iter().map(String::as_str))
+    }
+
     /// Changes its gates.
     pub(crate) fn change_gates(&mut self, change: impl FnOnce(&mut Gates)) {
         let mut gates = self.gates.take().unwrap_or_default();

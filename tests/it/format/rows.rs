@@ -77,6 +77,9 @@ pub(crate) enum Key {
     /// The id of a tracked task.
     Tracked(u64),
     Condition(String),
+    Throttle(String),
+    /// Run of the throttle, id and number of the tube.
+    Slot(u32, u64, u64),
     /// The id of a task with tags.
     TaskTags(u64),
     /// Tag, time and id.
@@ -145,6 +148,7 @@ impl Key {
             6 => Self::ConsumerName(name(rest)?),
             7 => Self::Tracked(rest.u64()?),
             8 => Self::Condition(name(rest)?),
+            9 => Self::Throttle(name(rest)?),
             0x20 => Self::Failed(rest.text()?, rest.u64()?, rest.u32()?, rest.u64()?),
             0x22 => Self::Piece { id: rest.u64()?, generation: rest.u32()?, number: rest.u32()? },
             0x24 => Self::Moved(rest.u64()?),
@@ -214,6 +218,7 @@ impl Key {
             0x27 => Self::DoneTime(run, rest.u64()?, rest.u64()?),
             0x2a => Self::Kept(run, rest.u8()?),
             0x44 => Self::Day(run, rest.u32()?),
+            0x46 => Self::Slot(run, rest.u64()?, rest.u64()?),
             0x32 => Self::OfKind(run, rest.short()?, rest.u64()?),
             0x3e => Self::Blocked(run, rest.u64()?),
             0x43 => Self::HeldTime(run, rest.u64()?, rest.u64()?),
@@ -224,7 +229,7 @@ impl Key {
 
 /// Whether the keys of this tag have a run.
 pub(crate) fn is_of_run(tag: u8) -> bool {
-    let others = [0x2f, 0x32, 0x3e, 0x43, 0x44];
+    let others = [0x2f, 0x32, 0x3e, 0x43, 0x44, 0x46];
     (0x10..0x20).contains(&tag) || (0x26..=0x2a).contains(&tag) || others.contains(&tag)
 }
 
@@ -291,6 +296,8 @@ pub(crate) struct TubeRow {
     pub(crate) hours: Option<(i16, Vec<(u16, u16)>)>,
     /// The conditions that it requires.
     pub(crate) required: Vec<String>,
+    /// Its throttles.
+    pub(crate) throttles: Vec<String>,
 }
 
 impl TubeRow {
@@ -434,6 +441,8 @@ pub(crate) struct Progress {
     pub(crate) edges: [[u32; 2]; 2],
     /// Since when it is ready.
     pub(crate) ready_since: Option<u64>,
+    /// The runs of the throttles of which it holds a slot.
+    pub(crate) slots: Vec<u32>,
     /// Whether the row of the put is among the fresh ones.
     pub(crate) fresh: bool,
 }
@@ -555,6 +564,7 @@ impl Bytes<'_> {
             pace: None,
             hours: None,
             required: Vec::new(),
+            throttles: Vec::new(),
             lapse: None,
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
@@ -620,6 +630,11 @@ impl Bytes<'_> {
                         ensure(!row.required.is_empty(), || "no condition".into())?;
                     }
                     20 => row.hours = Some(Bytes(bytes).hours()?),
+                    21 => {
+                        row.throttles = Bytes(bytes).names()?;
+                        let count = row.throttles.len();
+                        ensure((1..=8).contains(&count), || format!("{count} throttles"))?;
+                    }
                     3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
                     _ => return Err(format!("field {number} of a tube")),
                 }
@@ -665,6 +680,14 @@ impl Bytes<'_> {
         }
         ensure((1..=168).contains(&openings.len()), || "no opening, or too many".into())?;
         Ok((offset, openings))
+    }
+
+    /// Run, limit and end of a throttle.
+    pub(crate) fn throttle(mut self) -> Read<(u32, u64, u64)> {
+        let row = (self.u32()?, self.u64()?, self.u64()?);
+        ensure(row.0 != 0 && row.0 < 1 << 31, || format!("a throttle of run {}", row.0))?;
+        self.extended_end()?;
+        Ok(row)
     }
 
     /// Whether a condition is set.
@@ -1006,6 +1029,14 @@ impl Bytes<'_> {
                     let time = Some(Bytes(&bytes).number()?);
                     ensure(time != Some(u64::MAX), || "a time that is never".into())?;
                     row.ready_since = time;
+                }
+                13 => {
+                    let mut rest = Bytes(&bytes);
+                    while !rest.0.is_empty() {
+                        row.slots.push(rest.u32()?);
+                    }
+                    let is_sound = row.slots.is_sorted_by(|one, other| one < other);
+                    ensure(is_sound && !row.slots.is_empty(), || format!("slots {:?}", row.slots))?;
                 }
                 _ => return Err(format!("field {number} of a progress")),
             }

@@ -222,6 +222,9 @@ fn options(row: &TubeRow) -> TubeOptions {
     for condition in &row.required {
         options = options.require(condition);
     }
+    for throttle in &row.throttles {
+        options = options.throttle(throttle);
+    }
     if let Some((per, tasks, burst)) = row.rate {
         let rate = Rate::new(tasks).per(Duration::from_micros(per));
         options = options.rate(rate.burst(burst));
@@ -300,6 +303,13 @@ pub(crate) fn compare(contents: &Contents, bytes: u64, queue: &Queue) {
     assert_eq!(shown_names, names);
     let conditions = queue.conditions().unwrap().into_iter().map(|it| (it.name, it.is_set));
     assert_eq!(conditions.collect::<BTreeMap<_, _>>(), contents.conditions);
+    let throttles = queue.throttles().unwrap();
+    assert_eq!(throttles.len(), contents.throttles.len());
+    for throttle in throttles {
+        let (run, limit, _) = contents.throttles[&throttle.name];
+        let held = contents.tasks.values().filter(|task| task.progress.slots.contains(&run));
+        assert_eq!((throttle.limit, throttle.in_flight), (limit, held.count() as u64));
+    }
     let mut gone = 0;
     for row in contents.tubes.values() {
         let tube = queue.find_tube(&row.name).unwrap().unwrap();

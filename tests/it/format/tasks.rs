@@ -55,6 +55,8 @@ pub(crate) struct Contents {
     pub(crate) tracked: BTreeMap<u64, u64>,
     /// Conditions, and whether each is set.
     pub(crate) conditions: BTreeMap<String, bool>,
+    /// Throttles: the run of each, its limit, and until when that is in force.
+    pub(crate) throttles: BTreeMap<String, (u32, u64, u64)>,
     /// The tags of the tasks of tubes, by id.
     pub(crate) tags: BTreeMap<u64, Tags>,
     pub(crate) schedules: Schedules,
@@ -187,6 +189,10 @@ impl Sorted {
             }
             Key::Condition(name) => {
                 self.contents.conditions.insert(name, bytes.condition()?);
+                return Ok(());
+            }
+            Key::Throttle(name) => {
+                self.contents.throttles.insert(name, bytes.throttle()?);
                 return Ok(());
             }
             Key::Setting(owner, name) => {
@@ -348,6 +354,10 @@ impl Contents {
             ensure(is_temporary == (row.run >> 31 == 1), || format!("{row:?}"))?;
         }
         ensure(contents.consumers.keys().all(|it| *it <= consumer), || "a consumer".into())?;
+        for (of, limit, ends) in contents.throttles.values() {
+            let is_own = contents.tubes.values().all(|tube| tube.run != *of) && *of <= run;
+            ensure(is_own, || format!("the run of a throttle: {of}, {limit}, {ends}"))?;
+        }
         let mut owners = contents.settings.keys().map(|(owner, _)| owner);
         let are_there = owners.all(|owner| *owner == 0 || contents.tubes.contains_key(owner));
         ensure(are_there, || "settings of no tube".into())?;
@@ -388,8 +398,9 @@ impl Contents {
             index.retain(|key, _| !is_count(key));
             derived.retain(|key, _| !is_count(key));
         }
-        let is_cleared =
-            |key: &Key| matches!(key, Key::OfQueue(..) | Key::Tagged(..)) && !cleared.is_empty();
+        let is_cleared = |key: &Key| {
+            matches!(key, Key::OfQueue(..) | Key::Tagged(..) | Key::Slot(..)) && !cleared.is_empty()
+        };
         index.retain(|key, _| !is_cleared(key) || derived.contains_key(key));
         for key in index.keys().chain(derived.keys()) {
             let (is, should) = (index.get(key), derived.get(key));
@@ -442,6 +453,7 @@ impl Key {
             | Self::Kept(run, _)
             | Self::Failed(_, _, run, _) => *run,
             Self::OfQueue(..) | Self::Tagged(..) | Self::TaggedCount(_) | Self::TopTagged(..) => 0,
+            Self::Slot(..) => 0,
             Self::Fire { .. } => 0,
             key => panic!("{key:?} is in no index"),
         }
@@ -543,6 +555,10 @@ impl Parts {
         }
         let is_taken = matches!(state, State::Taken { .. });
         ensure(is_taken || progress.lapsed.is_none(), || "stalled, and not taken".into())?;
+        ensure(is_taken || progress.slots.is_empty(), || "slots, and not taken".into())?;
+        for throttle in &progress.slots {
+            derived.insert(Key::Slot(*throttle, id, number), Vec::new());
+        }
         let is_ahead = place.priority == i64::MIN && place.order[0] < 0x40;
         let ahead = progress
             .own

@@ -355,7 +355,8 @@ impl Model {
                     | Tune::Finished(_)
                     | Tune::Buried(_)
                     | Tune::Limit(_)
-                    | Tune::Require(_) => false,
+                    | Tune::Require(_)
+                    | Tune::Throttle(_) => false,
                     Tune::InFlight(tasks) => !grouped && tasks != 1,
                     Tune::Lapse(..) => !timed && to != Tune::Lapse(0, To::Place, false),
                     Tune::Backoff((.., most)) => !timed && most > 0,

@@ -121,12 +121,13 @@ impl World {
         let listing =
             self.listing().and_then(|listing| Ok((listing, self.queue().taken()?, self.own()?)));
         let durable_bytes = self.queue().space().map(|space| space.durable_bytes);
-        let tags = self.tags().and_then(|tags| Ok((tags, self.tracked()?, self.conditions()?)));
+        let gates = self.conditions().and_then(|conditions| Ok((conditions, self.throttle()?)));
+        let tags = self.tags().and_then(|tags| Ok((tags, self.tracked()?, gates?)));
         match listing.and_then(|listing| Ok((listing, durable_bytes?, tags?))) {
             Ok((
                 ((names, tubes), taken, own),
                 durable_bytes,
-                ((tagged, top_tags), tracked, conditions),
+                ((tagged, top_tags), tracked, (conditions, throttle)),
             )) => {
                 let mut seen = Vec::new();
                 for (no, info, stats, tasks, groups) in tubes {
@@ -154,7 +155,16 @@ impl World {
                     tracked.into_iter().map(|(id, is_there)| (serial(id), is_there)).collect();
                 tracked.sort_unstable();
                 let tubes = seen;
-                Ok(Ok(Sight { tubes, own, durable_bytes, tagged, top_tags, tracked, conditions }))
+                Ok(Ok(Sight {
+                    tubes,
+                    own,
+                    durable_bytes,
+                    tagged,
+                    top_tags,
+                    tracked,
+                    conditions,
+                    throttle,
+                }))
             }
             Err(error) => Ok(Err(error)),
         }
@@ -185,6 +195,14 @@ impl World {
             assert_eq!(self.queue().condition(&condition.name)?, condition.is_set);
         }
         Ok(all.into_iter().map(|it| (it.name, (it.is_set, it.is_stored))).collect())
+    }
+
+    /// The limit of the throttle. As many tasks hold a slot of it as are counted.
+    fn throttle(&mut self) -> Result<Option<u64>> {
+        let Some(throttle) = self.queue().throttle(THROTTLE)? else { return Ok(None) };
+        let held = self.queue().throttle_holders(THROTTLE).collect::<Result<Vec<_>>>()?;
+        assert_eq!(held.len() as u64, throttle.in_flight);
+        Ok(Some(throttle.limit))
     }
 
     /// The tracked ids, each with whether there is a task.

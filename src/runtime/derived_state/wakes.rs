@@ -1,0 +1,186 @@
+//! How many takers a step wakes in tubes with gates, and which tube gets a slot of a throttle that
+//! is free.
+
+use super::DerivedState;
+use crate::engine::effects::Effects;
+use crate::engine::gates::{self, GateNow};
+use crate::engine::tube_cache::KnownTubes;
+use crate::format::View;
+use crate::format::key::Run;
+use crate::words::clock::Now;
+use crate::words::limits::LOOKS_OF_STEP;
+use smallvec::SmallVec;
+
+impl DerivedState {
+    /// Sets how many takers a step wakes in tubes with gates, after it was written.
+    #[cold]
+    pub(crate) fn bound_wakes(&mut self, view: &dyn View, effects: &mut Effects, now: Now) {
+        if let Some(steps) = effects.slots.take() {
+            self.slot_lines.follow(&steps);
+        }
+        if let Some(sets) = &mut self.sets {
+            // First, because the take that has looked may have found a tube closed that gets one.
+            sets.see(effects);
+        }
+        self.offer_slots(view, now);
+        for tube in gates::bound_wakes(view, self, effects, now) {
+            self.outbox.add(tube, 0, usize::MAX);
+        }
+        for (throttle, tube) in effects.slots.take().iter().flat_map(|steps| &steps.closed) {
+            self.slot_lines.enter(*throttle, *tube);
+        }
+    }
+
+    /// Offers slots that became free to the tubes that wait for them, at most so many at a time.
+    fn offer_slots(&mut self, view: &dyn View, now: Now) {
+        let mut looks = LOOKS_OF_STEP;
+        while let Some(throttle) = self.slot_lines.unsettled.pop_first() {
+            while let Some(number) = self.slot_lines.next(throttle) {
+                if looks == 0 || !self.offer_slot(view, (throttle, number), now) {
+                    self.slot_lines.put_back(throttle, number);
+                    break;
+                }
+                looks -= 1;
+            }
+            if looks == 0 {
+                self.slot_lines.unsettled.insert(throttle);
+                self.outbox.sooner = true;
+                break;
+            }
+        }
+    }
+
+    /// Keeps a slot for a tube and wakes a taker for it, or drops the tube from the line: it has no
+    /// taker, or no task that the gates let through. Returns `false` if no slot is free.
+    fn offer_slot(&mut self, view: &dyn View, (throttle, number): (Run, u32), now: Now) -> bool {
+        let Some(tube) = self.known(number) else { return true };
+        let gates = gates::at(view, tube, now).unwrap_or_default();
+        let free_of = |gate: &GateNow| gate.free_for(self, number);
+        let kept = self.slot_lines.kept(throttle, number);
+        let is_it = |gate: &&GateNow| gate.throttle == Some(throttle);
+        // Without a limit the tube is open to all.
+        let Some(free) = gates.iter().find(is_it).map(free_of) else { return true };
+        if free <= kept {
+            return false;
+        }
+        let open = gates.iter().map(free_of).min().filter(|_| tube.row.pause.is_none());
+        let could = open.unwrap_or(0).min(gates::takeable(view, tube));
+        if could <= kept {
+            let closed = |gate: &GateNow| {
+                let throttle = gate.throttle?;
+                (free_of(gate) <= self.slot_lines.kept(throttle, number)).then_some(throttle)
+            };
+            // It waits for the others; for tasks and other gates it is woken when they come.
+            let closed: SmallVec<[Run; 1]> = gates.iter().filter_map(closed).collect();
+            closed.into_iter().for_each(|other| self.slot_lines.enter(other, number));
+            return true;
+        }
+        if self.takers.wake_one(number) {
+            let all = gates.iter().filter_map(|gate| gate.throttle);
+            all.for_each(|throttle| self.slot_lines.keep(throttle, number));
+            self.slot_lines.enter(throttle, number);
+        } else {
+            // Those who only wait for a task that could be taken look.
+            self.outbox.add(number, 1, 0);
+        }
+        if let Some(sets) = &mut self.sets {
+            // Takes from several tubes have found it closed.
+            sets.wake(number);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::engine::slots::OfferSlots;
+    use crate::runtime::wake::{Registration, WaitPlace, Waiting};
+    use crate::words::clock::NEVER;
+    use crate::{Queue, Tube, TubeOptions};
+
+    /// Two tubes of two tasks each that share one slot.
+    fn shared() -> (Queue, [Tube; 2]) {
+        let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+        queue.set_throttle("api", 1).unwrap();
+        let options = TubeOptions::default().throttle("api");
+        let tubes = ["a", "b"].map(|name| queue.create_tube(name, options.clone()).unwrap());
+        tubes.iter().for_each(|tube| _ = tube.put_many([*b"x", *b"y"]).unwrap());
+        (queue, tubes)
+    }
+
+    /// A taker that has looked in vain, and looks no more.
+    fn waits(tube: &Tube) -> Registration<'_> {
+        let (at, until) = (tube.number.into(), NEVER);
+        let entry = tube.hold.core.takers.register(Waiting { at, holder: 0, since: 0, until });
+        assert!(tube.try_take().unwrap().is_none());
+        entry
+    }
+
+    fn is_woken(entry: &Registration<'_>) -> bool {
+        entry.signal.try_recv().is_ok()
+    }
+
+    #[test]
+    fn a_slot_is_kept_until_the_taker_that_was_woken_leaves() {
+        let (_queue, [a, b]) = shared();
+        let core = &a.hold.core;
+        let held = b.take().unwrap();
+        let (of_a, of_b) = (waits(&a), waits(&b));
+        held.ack().unwrap();
+        assert_eq!((is_woken(&of_a), is_woken(&of_b)), (true, false));
+        assert!(b.try_take().unwrap().is_none(), "it is kept");
+        let unused: Vec<u32> = of_a.leave().into_iter().flatten().collect();
+        assert_eq!(unused, [a.number]);
+        core.apply(&OfferSlots { kept_for: Some(a.number) }).unwrap();
+        assert!(is_woken(&of_b) && a.try_take().unwrap().is_none());
+        b.try_take().unwrap().unwrap().ack().unwrap();
+        drop(of_b);
+        a.try_take().unwrap().unwrap().ack().unwrap();
+    }
+
+    /// Regression: the step of a take from several tubes that found one closed offered a slot to
+    /// that tube, and then noted that there was nothing to take in it. The call that was woken did
+    /// not look there, and the slot was kept for it without end.
+    #[test]
+    fn a_slot_that_the_look_itself_has_left_is_found_by_the_next() {
+        let (queue, [a, b]) = shared();
+        let c = queue.create_tube("c", TubeOptions::default().throttle("api")).unwrap();
+        c.put(b"x").unwrap();
+        let several = queue.tubes_of(["a", "b"]).unwrap();
+        let held = c.take().unwrap();
+        let at = WaitPlace::Set(several.list.set().unwrap());
+        let waiting = Waiting { at, holder: 0, since: 0, until: NEVER };
+        let entry = a.hold.core.takers.register(waiting);
+        assert!(several.try_take().unwrap().is_none());
+        held.ack().unwrap();
+        assert!(is_woken(&entry));
+        a.truncate().unwrap();
+        entry.begin_look();
+        assert!(several.try_take().unwrap().is_none(), "it is kept for a");
+        assert!(is_woken(&entry), "it is kept for b now");
+        assert_eq!(
+            several.try_take().unwrap().map(|task| task.tube().to_owned()),
+            Some("b".into())
+        );
+        drop((entry, b));
+    }
+
+    /// It is kept in each throttle of the tube, and given up in each.
+    #[test]
+    fn a_slot_of_each_throttle_is_kept() {
+        let (queue, [a, b]) = shared();
+        queue.set_throttle("disk", 1).unwrap();
+        b.set("throttle", ["api", "disk"]).unwrap();
+        let other = queue.create_tube("other", TubeOptions::default().throttle("disk")).unwrap();
+        other.put(b"x").unwrap();
+        let held = a.take().unwrap();
+        let of_b = waits(&b);
+        held.ack().unwrap();
+        assert!(is_woken(&of_b));
+        assert!(other.try_take().unwrap().is_none() && a.try_take().unwrap().is_none());
+        b.delete(b.peek_next(crate::State::Ready).unwrap().unwrap().id).unwrap();
+        b.truncate().unwrap();
+        assert!(b.try_take().unwrap().is_none(), "there is nothing to take");
+        assert!(other.try_take().unwrap().is_some() && a.try_take().unwrap().is_some());
+    }
+}
