@@ -60,7 +60,8 @@ impl Queue {
     }
 
     fn change_condition(&self, op: &SetCondition<'_>) -> Result<bool> {
-        self.call("set a condition", |core| core.set_condition(op, self.hold.durability()))
+        let opens = op.is_set.then_some(NamedGate::Condition(op.name));
+        self.call("set a condition", |core| core.change_gate(op, opens, self.hold.durability()))
     }
 
     /// Removes a condition: it is as one that was never declared, and so not set. Returns whether

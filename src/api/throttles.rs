@@ -90,7 +90,9 @@ impl Queue {
     }
 
     fn change_throttle(&self, op: &SetThrottle<'_>) -> Result<bool> {
-        self.call("set a throttle", |core| core.set_throttle(op, self.hold.durability()))
+        // A lower limit opens nothing, but it may have an end.
+        let opens = Some(NamedGate::Throttle(op.name));
+        self.call("set a throttle", |core| core.change_gate(op, opens, self.hold.durability()))
     }
 
     /// Removes a throttle: it is as one that was never set, and lets all tasks through. Returns

@@ -173,7 +173,7 @@ fn numbers(view: &dyn View, tubes: &AuditedTubes, report: Findings<'_>) -> Resul
         given => given?,
     };
     let tube = tubes.values().map(|tube| tube.number).max();
-    let run = tubes.keys().map(|run| run.0 & !Run::TEMPORARY).max();
+    let run = tubes.keys().map(|run| run.number()).max();
     let run = run.max(throttles::last_run(view)?);
     let consumer = last_consumer(view)?;
     let pairs = [(tube, given.tube), (run, given.run), (consumer, given.consumer)];
@@ -207,8 +207,8 @@ fn in_use(view: &dyn View) -> Result<Counters> {
     let mut used = sound(query::counters(view))?.unwrap_or_default();
     for number in query::numbers(view)? {
         used.tube = used.tube.max(number);
-        let run = query::sound_tube(view, number)?.map_or(0, |tube| tube.run().0);
-        used.run = used.run.max(run & !Run::TEMPORARY);
+        let run = query::sound_tube(view, number)?.map_or(0, |tube| tube.run().number());
+        used.run = used.run.max(run);
     }
     for name in query::names(view)? {
         let number = sound(query::numbered(view.get(&key::name(&name)), "name"))?.flatten();
@@ -216,14 +216,14 @@ fn in_use(view: &dyn View) -> Result<Counters> {
     }
     let mut works = Scan::over(Range::of(Tag::Work));
     while let Some((met, _)) = works.next(view)? {
-        let run = key::run_of_work(&met).map_or(0, |run| run.0 & !Run::TEMPORARY);
+        let run = key::run_of_work(&met).map_or(0, |run| run.number());
         used.run = used.run.max(run);
     }
     for tag in Tag::in_runs() {
         let mut rows = Scan::over(Range::of(tag));
         while let Some((met, _)) = rows.next(view)? {
             let Some(run) = Range::holding(&met).and_then(|range| range.run) else { continue };
-            used.run = used.run.max(run.0 & !Run::TEMPORARY);
+            used.run = used.run.max(run.number());
             rows.skip_to(Range::in_run(tag, run).end());
         }
     }

@@ -72,7 +72,7 @@ impl Op for CatchUp {
         // A read may be one of many that wait for what is ready, and it cannot say so itself.
         if let Some(tube) = ctx.known.known(self.tube) {
             gates::await_opening(ctx, self.tube, &tube.row);
-            slots::await_slots(ctx, tube, true)?;
+            slots::await_slots(ctx, tube)?;
         }
         Ok(())
     }

@@ -144,7 +144,7 @@ impl EdgeWork {
 pub(crate) struct SlotSteps {
     /// A slot was left.
     pub(crate) left: Vec<Run>,
-    /// A taker looked in this tube, or takers are to be woken there, and no slot was free.
+    /// A taker found this tube closed, waits for what is ready there, or would be woken.
     pub(crate) closed: Vec<(Run, u32)>,
     /// A take of this tube got so many tasks.
     pub(crate) taken: Vec<(Run, u32, usize)>,

@@ -107,7 +107,7 @@ pub(crate) fn admit(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<usize> 
     let free = free((ctx, ctx.known), tube, ctx.now)?;
     if free == 0 {
         await_opening(ctx, tube.number, &tube.row);
-        slots::await_slots(ctx, tube, false)?;
+        slots::await_slots(ctx, tube)?;
         slots::note_unused(ctx, tube);
     }
     Ok(free)

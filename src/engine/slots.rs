@@ -60,9 +60,8 @@ pub(crate) fn slot(tube: &TubeEntry, throttle: Run, id: TaskId) -> Key {
 #[cold]
 #[inline(never)]
 pub(crate) fn begin(ctx: &OpContext<'_>, tube: &TubeEntry, head: &mut TaskProgress) -> Result<()> {
-    let Some(gates) = &tube.row.options.gates else { return Ok(()) };
     let mut runs = Slots::new();
-    for name in &gates.throttles {
+    for name in names(tube) {
         runs.extend(read(ctx, name)?.map(|row| row.run));
     }
     runs.sort_unstable();
@@ -96,9 +95,9 @@ fn under(throttle: Run, run: Run) -> Run {
 /// Notes that a slot is free, if this is the key of one that is removed.
 pub(crate) fn note_left(ctx: &mut OpContext<'_>, removed: &Key) {
     if removed.first() == Some(&(Tag::Slot as u8))
-        && let Some(Range { run: Some(Run(run)), .. }) = Range::holding(removed)
+        && let Some(Range { run: Some(run), .. }) = Range::holding(removed)
     {
-        ctx.effects().slot_steps().left.push(Run(run & !Run::TEMPORARY));
+        ctx.effects().slot_steps().left.push(Run(run.number()));
     }
 }
 
@@ -136,7 +135,7 @@ pub(crate) fn note_taken(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize
         note_unused(ctx, tube);
         return Ok(());
     }
-    for name in tube.row.options.gates.iter().flat_map(|gates| &gates.throttles) {
+    for name in names(tube) {
         if let Some(row) = read(ctx, name)? {
             ctx.effects().slot_steps().taken.push((row.run, tube.number, taken));
         }
@@ -151,26 +150,25 @@ pub(crate) fn note_unused(ctx: &mut OpContext<'_>, tube: &TubeEntry) {
     }
 }
 
-/// Whether a tube has a throttle.
-pub(crate) fn is_throttled(tube: &TubeEntry) -> bool {
-    tube.row.options.gates.as_deref().is_some_and(|gates| !gates.throttles.is_empty())
+/// The names of the throttles of a tube.
+#[inline]
+fn names(tube: &TubeEntry) -> impl Iterator<Item = &String> {
+    tube.row.options.gates.iter().flat_map(|gates| &gates.throttles)
 }
 
-/// Notes that a taker of this tube waits for slots, if none is free for it. A read that waits for
-/// what is ready cannot say so when it has looked: it says so before, in any case.
+/// Whether a tube has a throttle.
+#[inline]
+pub(crate) fn is_throttled(tube: &TubeEntry) -> bool {
+    names(tube).next().is_some()
+}
+
+/// Notes that takers of this tube wait for slots. If some are free, the next one that is left finds
+/// that.
 #[cold]
 #[inline(never)]
-pub(crate) fn await_slots(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    in_any_case: bool,
-) -> Result<()> {
-    for name in tube.row.options.gates.iter().flat_map(|gates| &gates.throttles) {
-        let Some(Throttled { run, limit, in_flight }) = limited(ctx, name, ctx.now)? else {
-            continue;
-        };
-        let held = in_flight.saturating_add(ctx.known.kept_for_others(run, tube.number));
-        if in_any_case || held >= limit {
+pub(crate) fn await_slots(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
+    for name in names(tube) {
+        if let Some(Throttled { run, .. }) = limited(ctx, name, ctx.now)? {
             ctx.effects().slot_steps().closed.push((run, tube.number));
         }
     }

@@ -457,7 +457,7 @@ pub(crate) fn hand_out(
         true => None,
         false => begin_again(ctx, (task.tube, standing), &mut head),
     };
-    if task.tube.row.options.gates.is_some() && !matches!(standing, TaskState::Taken(_)) {
+    if slots::is_throttled(task.tube) && !matches!(standing, TaskState::Taken(_)) {
         slots::begin(ctx, task.tube, &mut head)?;
     }
     let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline });

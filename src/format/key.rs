@@ -63,6 +63,11 @@ impl Run {
     pub(crate) fn is_temporary(self) -> bool {
         self.0 & Self::TEMPORARY != 0
     }
+
+    /// Its number, which no other tube and no throttle has, of whichever kind.
+    pub(crate) fn number(self) -> u32 {
+        self.0 & !Self::TEMPORARY
+    }
 }
 
 /// All rows of one tag, or of one tag and run. Counts are kept for each of these.

@@ -36,7 +36,7 @@ pub(crate) struct DerivedState {
     pub(crate) gated: Gated,
     /// Those that wait for slots of throttles.
     pub(crate) slot_lines: SlotLines,
-    /// To wake those who wait for tasks. Nothing is done under its lock but to look there.
+    /// Those who wait for tasks. Their lock is taken after the engine's.
     pub(crate) takers: Arc<Wake>,
     /// Dropped tubes of which schedules are left, with a lower bound of their fires.
     orphans: HashMap<u32, NextDue, NumberHash>,

@@ -2,9 +2,9 @@
 //! commit their takers are woken, of some tubes at a time, so that no other call waits for all of
 //! them.
 
-use crate::engine::conditions::SetCondition;
+use crate::engine::Op;
 use crate::engine::gates::OpenTubes;
-use crate::engine::throttles::{ReleaseSlots, RemoveThrottle, SetThrottle};
+use crate::engine::throttles::{ReleaseSlots, RemoveThrottle};
 use crate::runtime::shared::Shared;
 use crate::words::durability::Durability;
 use crate::words::error::Result;
@@ -13,28 +13,16 @@ use crate::words::limits::NAMES_OF_STEP;
 use crate::words::task::TaskId;
 
 impl Shared {
-    /// Sets a condition or clears it. Returns whether that changed anything.
-    pub(crate) fn set_condition(
+    /// Changes a gate, which opens it if that is given. Returns whether that changed anything.
+    pub(crate) fn change_gate(
         &self,
-        op: &SetCondition<'_>,
+        op: &impl Op<Done = bool>,
+        opens: Option<NamedGate<'_>>,
         durability: Durability,
     ) -> Result<bool> {
         let applied = self.apply(op);
-        if op.is_set && matches!(applied, Ok((true, _))) {
-            self.open_tubes(NamedGate::Condition(op.name));
-        }
-        self.finish(op, applied, durability)
-    }
-
-    /// Sets a throttle. Returns whether that changed anything.
-    pub(crate) fn set_throttle(
-        &self,
-        op: &SetThrottle<'_>,
-        durability: Durability,
-    ) -> Result<bool> {
-        let applied = self.apply(op);
-        if matches!(applied, Ok((true, _))) {
-            self.open_tubes(NamedGate::Throttle(op.name));
+        if let (Ok((true, _)), Some(gate)) = (&applied, opens) {
+            self.open_tubes(gate);
         }
         self.finish(op, applied, durability)
     }

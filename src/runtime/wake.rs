@@ -106,9 +106,10 @@ impl WaitLists {
         }
     }
 
-    /// Wakes so many of those that wait at these places, in the order in which they came.
+    /// Wakes so many of those that wait at these places, in the order in which they came. Returns
+    /// how many there were.
     #[cold]
-    fn wake_of_several(&mut self, tube: u32, places: &[WaitPlace], count: usize) {
+    fn wake_of_several(&mut self, tube: u32, places: &[WaitPlace], count: usize) -> usize {
         let entries = &self.entries;
         let idle = |place: &WaitPlace| {
             let idle = entries.range(of(*place)).filter(|(_, entry)| entry.wakeups == 0);
@@ -121,11 +122,12 @@ impl WaitLists {
             lines.iter_mut().for_each(|line| _ = line.next_if_eq(&first));
             chosen.push(first);
         }
-        for (number, place) in chosen {
-            if let Some(entry) = self.entries.get_mut(&(place, number)) {
+        for (number, place) in &chosen {
+            if let Some(entry) = self.entries.get_mut(&(*place, *number)) {
                 entry.wake(tube, 1);
             }
         }
+        chosen.len()
     }
 
     /// Lets the first waiter of each tube look.
@@ -197,7 +199,8 @@ impl Wake {
             return lists.wake_first(tube, count);
         }
         if places.len() > 1 {
-            return lists.wake_of_several(tube, &places, count);
+            lists.wake_of_several(tube, &places, count);
+            return;
         }
         let entries = lists.entries.range_mut(of(tube)).map(|(_, entry)| entry);
         for entry in entries.filter(|entry| entry.wakeups == 0).take(count) {
@@ -211,15 +214,7 @@ impl Wake {
             return false;
         }
         let places = self.places(tube);
-        let mut lists = self.lists.lock();
-        let entries = &lists.entries;
-        let idle = |place: &WaitPlace| {
-            let mut entries = entries.range(of(*place));
-            entries.find(|(_, entry)| entry.wakeups == 0).map(|((place, at), _)| (*at, *place))
-        };
-        let Some((at, place)) = places.iter().filter_map(idle).min() else { return false };
-        let entry = lists.entries.get_mut(&(place, at));
-        entry.map(|entry| entry.wake(tube, 1)).is_some()
+        self.lists.lock().wake_of_several(tube, &places, 1) > 0
     }
 
     /// Where those wait who wait for this tube.

@@ -33,10 +33,10 @@ pub(super) fn audit(view: &dyn View, tubes: &AuditedTubes, report: Findings<'_>)
         }
     }
     let given = sound(query::counters(view))?.unwrap_or_default().run;
-    if runs.keys().any(|run| run.0 & !Run::TEMPORARY > given) {
+    if runs.keys().any(|run| run.number() > given) {
         let line = format!("rows are under a run after {given}, the last that was assigned");
         report(Finding::new(line, Fix::Counters(in_use(view)?)));
-        runs.retain(|run, _| run.0 & !Run::TEMPORARY <= given);
+        runs.retain(|run, _| run.number() <= given);
     }
     let with_tasks = runs.values().filter(|has_tasks| **has_tasks).count();
     let heir = if with_tasks == 1 { lost_name(view, |_| true)? } else { None };

@@ -43,7 +43,7 @@ fn slots(view: &dyn View, tubes: &AuditedTubes, report: Findings<'_>) -> Result<
             return;
         };
         *counts.entry(Range::in_run(Tag::Slot, run)).or_default() += 1;
-        let throttle = Run(run.0 & !Run::TEMPORARY);
+        let throttle = Run(run.number());
         let own = runs.get(&tube).into_iter().chain(&cleared);
         let of_kind = own.filter(|of| of.is_temporary() == run.is_temporary());
         let is_held: Result<bool> = of_kind
@@ -97,7 +97,7 @@ pub(super) fn last_run(view: &dyn View) -> Result<Option<u32>> {
     let mut slots = Scan::over(Range::of(Tag::Slot));
     while let Some((met, _)) = slots.next(view)? {
         let Some(run) = Range::holding(&met).and_then(|range| range.run) else { continue };
-        last = last.max(Some(run.0 & !Run::TEMPORARY));
+        last = last.max(Some(run.number()));
         slots.skip_to(Range::in_run(Tag::Slot, run).end());
     }
     Ok(last)

@@ -3,7 +3,8 @@
 
 use super::super::strays::has_id;
 use super::edited::play;
-use super::{NOTHING, Rows, drop_payload, filled, is_swept};
+use super::lines::drop_payload;
+use super::{NOTHING, Rows, filled, is_swept};
 use crate::engine::audit::Fix;
 use crate::engine::cascade::FollowEnds;
 use crate::engine::context::{Repaired, Reserve};
