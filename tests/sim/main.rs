@@ -45,13 +45,13 @@ use tubewell::Durability;
 use world::Verdict;
 
 /// Scripts against the model, in memory.
-const SCRIPTS: u64 = 6_000;
+const SCRIPTS: u64 = 4_000;
 /// Steps between two comparisons of everything visible, each with the queue's own check.
 const LOOK_EVERY: usize = 16;
 /// Scripts on a disk that crashes; a fault is planned in each of three parts, and not all strike.
-const CRASHING_SCRIPTS: u64 = 3_000;
+const CRASHING_SCRIPTS: u64 = 2_000;
 /// Ends of a process caused by a fault, over all of these.
-const CRASHES_MIN: u64 = 6_600;
+const CRASHES_MIN: u64 = 4_400;
 
 /// Plays the scripts of so many seeds.
 fn scripts(count: u64, play: impl Fn(u64, &mut Vec<String>) -> Verdict<()>) {

@@ -299,7 +299,7 @@ fn whole(scenario: &Scenario, durability: Durability) -> Vec<bool> {
 }
 
 /// Recoveries of a scenario, from crashes anywhere in it.
-const RECOVERIES: u64 = 3;
+const RECOVERIES: u64 = 2;
 /// Between two reads of a scenario that fail there are fewer than this.
 const READS_APART: u64 = 7;
 const LEVELS: [Durability; 2] = [Durability::Durable, Durability::Relaxed];
@@ -414,7 +414,9 @@ fn errors_at_every_call(durability: Durability) {
         let calls = whole(&scenario, durability);
         for (at, is_sync) in (1..).zip(calls) {
             let lost = is_sync.then_some(Fault::LoseSync(at));
-            for fault in [Fault::Once(at), Fault::Sticky(at)].into_iter().chain(lost) {
+            let failing = [Fault::Once(at), Fault::Sticky(at)];
+            let failing = variants(no, !at, 2).map(|which| failing[which as usize]);
+            for fault in failing.chain(lost) {
                 for end in variants(no, at, 2) {
                     let end = [End::Kill, End::Cut][end as usize];
                     let crash = Crash { fault, end, in_recovery: vec![], disk_seed: at };
