@@ -12,14 +12,12 @@
 
 mod common;
 
-use common::{PAYLOAD, Run, paced, share, sorted, time};
+use common::beside::{calls_beside, spin};
+use common::{PAYLOAD, Run, share, time};
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 use tubewell::{Consumer, Durability, Filter, Queue, TaskId, Tube, TubeOptions};
 
-/// Puts a second of the neighbour.
-const RATE: f64 = 2000.0;
 const TUBES: usize = 100;
 /// Tasks of a page.
 const PAGE: usize = 100;
@@ -149,9 +147,9 @@ fn by_end(deep: &Deep, number: u64) {
 fn measure(run: &Run, deep: &Deep, name: &str, look: Look) {
     let length = run.length(100, 1_000, 5_000);
     let own = deep.queue.tube("neighbour").unwrap();
-    let (looks, puts) = beside(&own, length, &|number| look(deep, number));
+    let (looks, puts) = calls_beside(&own, length, &|number| look(deep, number));
     let (middle, late) = (share(&looks, 0.5), share(&looks, 0.99));
-    let (_, alone) = beside(&own, length, &|_| spin(middle));
+    let (_, alone) = calls_beside(&own, length, &|_| spin(middle));
     own.truncate().unwrap();
     let what = format!("{name}, {} tasks in {TUBES} tubes", deep.ids.len());
     run.row(&what, common::Ratio::Cost, middle);
@@ -170,40 +168,4 @@ fn measure(run: &Run, deep: &Deep, name: &str, look: Look) {
         format!("{:.2}", felt / alone),
         "≤ 2 ms",
     );
-}
-
-/// Uses a processor for so long.
-fn spin(seconds: f64) {
-    let began = Instant::now();
-    while began.elapsed().as_secs_f64() < seconds {
-        std::hint::spin_loop();
-    }
-}
-
-/// The times of the looks, and of the puts at a steady rate beside them, both sorted.
-fn beside(own: &Tube, length: Duration, look: &(dyn Fn(u64) + Sync)) -> (Vec<f64>, Vec<f64>) {
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let looking = scope.spawn(|| {
-            let mut times = Vec::new();
-            while !done.load(Ordering::Relaxed) {
-                let began = Instant::now();
-                look(times.len() as u64);
-                times.push(began.elapsed().as_secs_f64());
-            }
-            times
-        });
-        let began = Instant::now();
-        let mut times = Vec::new();
-        for number in 0u64.. {
-            if number as f64 / RATE > length.as_secs_f64() {
-                break;
-            }
-            let from = paced(began, number, RATE);
-            own.put(&[7; PAYLOAD]).unwrap();
-            times.push(from.elapsed().as_secs_f64());
-        }
-        done.store(true, Ordering::Relaxed);
-        (sorted(looking.join().unwrap()), sorted(times))
-    })
 }

@@ -10,14 +10,13 @@
 
 mod common;
 
+use common::beside::idle;
 use common::{PAYLOAD, Run, os, share, sorted, time};
 use std::time::{Duration, Instant, SystemTime};
 use tubewell::{Cause, Durability, EventOptions, Queue, Tube};
 
 /// Puts of one turn, to the one tube and to the many.
 const BLOCK: u64 = 500;
-/// After the last write: what is synced by an interval is synced by then, and every thread sleeps.
-const SETTLED: Duration = Duration::from_secs(1);
 
 fn main() {
     let run = Run::begin("tubes");
@@ -137,37 +136,5 @@ fn lateness(run: &Run, queue: &Queue, tubes: &[Tube], timers: u64, seconds: u64)
         format!("processor {}", time(spent.unwrap_or_default().as_secs_f64())),
         "–",
         if seconds == 10 { "≤ 5 ms" } else { "–" },
-    );
-}
-
-/// What the process uses and writes in some seconds without calls.
-fn idle(run: &Run, queue: &Queue, what: &str, reach: &'static str) {
-    let length = run.length(50, 3_000, 5_000);
-    queue.flush().unwrap();
-    std::thread::sleep(run.scale.pick(SETTLED / 10, SETTLED, SETTLED));
-    let space = queue.space().unwrap();
-    let (before, written) = (os::activity_of_others(), os::written());
-    std::thread::sleep(length);
-    let (after, written_after) = (os::activity_of_others(), os::written());
-    let own = queue.space().unwrap().written_bytes - space.written_bytes;
-    if let (Some(before), Some(after)) = (before, after) {
-        let seconds = length.as_secs_f64();
-        let processor = after.processor.saturating_sub(before.processor).as_secs_f64();
-        let sleeps = after.sleeps.saturating_sub(before.sleeps);
-        run.line(
-            format!("idle, {what}: processor a second"),
-            time(processor / seconds),
-            format!("{:.1} wake-ups a second", sleeps as f64 / seconds),
-            "–",
-            reach,
-        );
-    }
-    let all = written.zip(written_after).map_or(own, |(before, after)| after - before);
-    run.line(
-        format!("idle, {what}: bytes written"),
-        all,
-        format!("the queue's own {own}"),
-        "–",
-        reach,
     );
 }

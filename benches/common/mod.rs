@@ -7,6 +7,7 @@
 // Each bench uses a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod beside;
 pub(crate) mod os;
 pub(crate) mod twins;
 

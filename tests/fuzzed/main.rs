@@ -61,6 +61,16 @@ fn random_lives_of_tasks_are_as_their_events_say() {
 }
 
 #[test]
+fn kept_flows_come_in_order_and_leave_nothing_stuck() {
+    replay("flow", 8, bodies::flow);
+}
+
+#[test]
+fn random_flows_come_in_order_and_leave_nothing_stuck() {
+    random(300, 900, bodies::flow);
+}
+
+#[test]
 fn kept_bytes_decode_to_one_thing_or_to_none() {
     replay("decode", 38, bodies::decode);
 }

@@ -5,10 +5,12 @@
 // Each target uses one of them.
 #![allow(dead_code, unused_imports)]
 
+mod flow;
 mod image;
 mod life;
 mod script;
 
+pub use flow::flow;
 pub use image::{flips, open, unharmed};
 pub use life::life;
 pub use script::script;

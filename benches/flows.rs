@@ -1,0 +1,394 @@
+//! What gates, dependencies and schedules cost: takes with closed tubes and blocked tasks in the way,
+//! a condition that opens, a throttle over ten tubes, ten thousand parents, dependents and links of
+//! a chain, and a hundred thousand schedules.
+//!
+//!     cargo bench --bench flows                       three minutes
+//!     cargo bench --bench flows -- throttle           one kind
+//!     cargo bench --bench flows -- --tasks=100000     fewer tasks behind a condition
+//!     cargo bench --bench flows -- --quick            all smaller
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use common::beside::{calls_beside, idle, spin, work_beside};
+use common::{PAYLOAD, Ratio, Run, figure, share, sorted, time};
+use std::sync::mpsc;
+use std::time::{Duration, Instant, SystemTime};
+use tubewell::{Durability, ManualClock, Queue, Task, Tube, TubeOptions, Tubes};
+
+/// The tubes of a throttle, its slots, and its takers.
+const TEN: usize = 10;
+const CONDITION: &str = "a condition";
+const THROTTLE: &str = "a throttle";
+const PAUSE: &str = "a pause";
+const WEEK: Duration = Duration::from_secs(7 * 86_400);
+
+fn main() {
+    let run = Run::begin("flows");
+    in_the_way(&run);
+    opening(&run);
+    throttle(&run);
+    dependencies(&run);
+    chain_steps(&run);
+    idle_schedules(&run);
+    fires(&run);
+    after_a_sleep(&run);
+    run.end();
+}
+
+fn open(run: &Run) -> Queue {
+    let path = run.folder.fresh("queue");
+    Queue::builder().durability(Durability::Relaxed).open(path).unwrap()
+}
+
+fn fill(tube: &Tube, tasks: u64) {
+    let payload = [7; PAYLOAD];
+    for from in (0..tasks).step_by(1000) {
+        let some = (tasks - from).min(1000) as usize;
+        tube.put_many(vec![&payload[..]; some]).unwrap();
+    }
+}
+
+/// Takes of tasks that stand behind what may not be taken, and of as many in a queue where nothing
+/// stands in the way. Only the takes are timed.
+fn in_the_way(run: &Run) {
+    let many = run.count("in-the-way", 1_000, 100_000, 100_000);
+    for gate in [CONDITION, THROTTLE, PAUSE] {
+        let what = format!("take from two tubes with {many} behind {gate} in the first");
+        if !run.wants(&what) {
+            continue;
+        }
+        let [full, bare] = [many, 0].map(|tasks| {
+            let queue = open(run);
+            let tube = closed(&queue, gate);
+            fill(&tube, tasks);
+            let both = queue.tubes_of(["closed", "open"]).unwrap().in_order();
+            let open = queue.tube("open").unwrap();
+            queue.checkpoint().unwrap();
+            (queue, open, both)
+        });
+        let takes = |(_, open, both): &(Queue, Tube, Tubes), times| {
+            timed_takes(open, times, || both.try_take().unwrap().unwrap())
+        };
+        run.pair(
+            &figure(&what, "without", Ratio::Cost, "≤ 1.2"),
+            |times| takes(&full, times),
+            |times| takes(&bare, times),
+        );
+    }
+    let what = format!("take with {many} blocked in the way");
+    if run.wants(&what) {
+        let [full, bare] = [many, 0].map(|tasks| {
+            let queue = open(run);
+            let tube = queue.tube("tube").unwrap();
+            let parent = tube.put(b"taken and not finished").unwrap();
+            let _ = tube.take().unwrap().detach();
+            for _ in 0..tasks {
+                tube.task(&[7; PAYLOAD]).priority(-1).after([parent]).put().unwrap();
+            }
+            queue.checkpoint().unwrap();
+            (queue, tube)
+        });
+        let takes = |(_, tube): &(Queue, Tube), times| {
+            timed_takes(tube, times, || tube.try_take().unwrap().unwrap())
+        };
+        run.pair(
+            &figure(&what, "without", Ratio::Cost, "≤ 1.2"),
+            |times| takes(&full, times),
+            |times| takes(&bare, times),
+        );
+    }
+}
+
+/// A tube of which no task can be taken.
+fn closed(queue: &Queue, gate: &str) -> Tube {
+    queue.set_throttle("api", 1).unwrap();
+    let options = match gate {
+        CONDITION => TubeOptions::default().require("online"),
+        THROTTLE => TubeOptions::default().throttle("api"),
+        _ => TubeOptions::default(),
+    };
+    let tube = queue.create_tube("closed", options).unwrap();
+    match gate {
+        THROTTLE => {
+            tube.put(b"holds the slot").unwrap();
+            let _ = tube.take().unwrap().detach();
+        }
+        PAUSE => tube.pause().unwrap(),
+        _ => {}
+    }
+    tube
+}
+
+fn timed_takes(tube: &Tube, times: u64, take: impl Fn() -> Task) -> Duration {
+    fill(tube, times);
+    let began = Instant::now();
+    let tasks: Vec<Task> = (0..times).map(|_| take()).collect();
+    let took = began.elapsed();
+    tube.ack_many(tasks).unwrap();
+    took
+}
+
+/// A condition with a million tasks behind it: how long it takes to set it, how long until a
+/// waiting taker has the first task, and what a neighbour feels where a second gate is closed.
+fn opening(run: &Run) {
+    let tasks = run.count("tasks", 1_000, 100_000, 1_000_000);
+    let what = format!("a condition with {tasks} tasks behind it");
+    if !run.wants(&what) {
+        return;
+    }
+    let queue = open(run);
+    let options = TubeOptions::default().require("online");
+    let one = queue.create_tube("one gate", options.clone()).unwrap();
+    let two = queue.create_tube("two gates", options.require("approved")).unwrap();
+    fill(&one, tasks);
+    fill(&two, tasks);
+    queue.checkpoint().unwrap();
+    let turns = run.scale.pick(2, 50, 200);
+    let (mut sets, mut takes) = (Vec::new(), Vec::new());
+    for _ in 0..turns {
+        std::thread::scope(|scope| {
+            let taker = scope.spawn(|| {
+                let task = one.take().unwrap();
+                let taken = Instant::now();
+                task.ack().unwrap();
+                taken
+            });
+            while queue.waiters().unwrap().is_empty() {
+                std::thread::yield_now();
+            }
+            let began = Instant::now();
+            queue.set_condition("online", true).unwrap();
+            sets.push(began.elapsed().as_secs_f64());
+            takes.push(taker.join().unwrap().duration_since(began).as_secs_f64());
+        });
+        queue.set_condition("online", false).unwrap();
+    }
+    let (sets, takes) = (sorted(sets), sorted(takes));
+    let [middle, late] = [0.5, 0.99].map(|part| share(&sets, part));
+    run.line(
+        format!("{what}: set, p99"),
+        time(late),
+        format!("p50 {}", time(middle)),
+        "–",
+        "≤ 1 ms",
+    );
+    let [first, latest] = [0.5, 0.99].map(|part| share(&takes, part));
+    run.line(
+        format!("{what}: until a waiting taker has the first, p99"),
+        time(latest),
+        format!("p50 {}", time(first)),
+        "–",
+        "at once",
+    );
+    let own = queue.tube("neighbour").unwrap();
+    let length = run.length(100, 1_000, 5_000);
+    let (_, puts) = calls_beside(&own, length, &|number| {
+        queue.set_condition("online", number % 2 == 0).unwrap();
+        assert!(two.try_take().unwrap().is_none());
+    });
+    let (_, alone) = calls_beside(&own, length, &|_| spin(middle));
+    felt(run, &format!("{what}, and a second that is closed"), &puts, &alone);
+}
+
+/// What a neighbour's puts waited for, and what they waited for beside a thread that only spins.
+fn felt(run: &Run, what: &str, puts: &[f64], alone: &[f64]) {
+    let (felt, alone) = (share(puts, 0.999), share(alone, 0.999));
+    run.line(
+        format!("{what}: a neighbour's puts, p99.9"),
+        time(felt),
+        format!("beside a thread that only spins {}", time(alone)),
+        format!("{:.2}", felt / alone),
+        "≤ 2 ms",
+    );
+}
+
+/// Ten takers of ten tubes with one throttle of ten slots, and without it.
+fn throttle(run: &Run) {
+    let what = "a throttle of ten over ten tubes with ten takers";
+    if !run.wants(what) {
+        return;
+    }
+    let [with, without] = [true, false].map(|is_throttled| {
+        let queue = open(run);
+        queue.set_throttle("api", TEN as u64).unwrap();
+        let options = TubeOptions::default();
+        let options = if is_throttled { options.throttle("api") } else { options };
+        let tube = |no| queue.create_tube(&format!("tube {no}"), options.clone()).unwrap();
+        let tubes: Vec<Tube> = (0..TEN).map(tube).collect();
+        (queue, tubes)
+    });
+    let drain = |(_, tubes): &(Queue, Vec<Tube>), times: u64| {
+        let each = times.div_ceil(TEN as u64) * 10;
+        tubes.iter().for_each(|tube| fill(tube, each));
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            for tube in tubes {
+                scope.spawn(move || (0..each).for_each(|_| tube.take().unwrap().ack().unwrap()));
+            }
+        });
+        began.elapsed().div_f64((each * TEN as u64) as f64 / times as f64)
+    };
+    run.pair(
+        &figure(what, "without it", Ratio::Rate, "≥ 0.7"),
+        |times| drain(&with, times),
+        |times| drain(&without, times),
+    );
+}
+
+/// Puts tasks that come after others.
+type Shape = fn(&Tube, u64);
+
+/// Ten thousand parents of one task, ten thousand dependents of one, and a chain as long, each from
+/// the first ack to the last take, and what a neighbour feels of it.
+fn dependencies(run: &Run) {
+    let many = run.count("dependents", 100, 10_000, 10_000);
+    let shapes: [(&str, Shape); 3] = [
+        ("parents of one task", parents),
+        ("dependents of one task", dependents),
+        ("links", links),
+    ];
+    for (shape, put) in shapes {
+        let what = format!("{many} {shape}");
+        if !run.wants(&what) {
+            continue;
+        }
+        let queue = open(run);
+        let [tube, own] = ["flow", "neighbour"].map(|name| queue.tube(name).unwrap());
+        put(&tube, many);
+        queue.checkpoint().unwrap();
+        let (seconds, puts) = work_beside(&own, || {
+            (0..=many).for_each(|_| tube.take().unwrap().ack().unwrap());
+        });
+        let (_, alone) = calls_beside(&own, Duration::from_secs_f64(seconds), &|_| spin(1e-3));
+        run.line(&what, time(seconds), time(seconds / many as f64), "–", "–");
+        felt(run, &what, &puts, &alone);
+    }
+}
+
+fn parents(tube: &Tube, many: u64) {
+    let payload = [7; PAYLOAD];
+    let parts = tube.put_many(vec![&payload[..]; many as usize]).unwrap();
+    tube.task(b"whole").after(parts).put().unwrap();
+}
+
+fn dependents(tube: &Tube, many: u64) {
+    let first = tube.put(b"first").unwrap();
+    for _ in 0..many {
+        tube.task(&[7; PAYLOAD]).after([first]).put().unwrap();
+    }
+}
+
+fn links(tube: &Tube, many: u64) {
+    let mut last = tube.put(b"first").unwrap();
+    for _ in 0..many {
+        last = tube.task(&[7; PAYLOAD]).after([last]).put().unwrap();
+    }
+}
+
+/// Put, take and ack of a task that waits for the one before it, beside those of a plain task.
+fn chain_steps(run: &Run) {
+    let what = "a step of a chain: put, take, ack";
+    if !run.wants(what) {
+        return;
+    }
+    let [linked, plain] = [true, false].map(|is_linked| (open(run), is_linked));
+    let cycles = |(queue, is_linked): &(Queue, bool), times: u64| {
+        let tube = queue.tube("tube").unwrap();
+        let mut last = tube.put(b"first").unwrap();
+        let began = Instant::now();
+        for _ in 0..times {
+            if *is_linked {
+                last = tube.task(&[7; PAYLOAD]).after([last]).put().unwrap();
+            } else {
+                tube.put(&[7; PAYLOAD]).unwrap();
+            }
+            tube.take().unwrap().ack().unwrap();
+        }
+        let took = began.elapsed();
+        tube.take().unwrap().ack().unwrap();
+        took
+    };
+    run.pair(
+        &figure(what, "a plain task", Ratio::Cost, "≤ 2"),
+        |times| cycles(&linked, times),
+        |times| cycles(&plain, times),
+    );
+}
+
+/// Schedules with an interval, each to fire at another time of it.
+fn schedules(queue: &Queue, tube: &Tube, count: u64, interval: Duration) {
+    for number in 0..count {
+        let offset = interval * number as u32 / count as u32;
+        let name = format!("schedule {number}");
+        queue.schedule(&name).every(interval).offset(interval + offset).to(tube).make().unwrap();
+    }
+}
+
+fn idle_schedules(run: &Run) {
+    let count = run.count("schedules", 100, 10_000, 100_000);
+    let what = format!("{count} schedules that fire next week");
+    if run.wants(&what) {
+        let queue = open(run);
+        let tube = queue.tube("tube").unwrap();
+        schedules(&queue, &tube, count, WEEK);
+        idle(run, &queue, &what, "0");
+    }
+}
+
+/// How late a task is taken after the nominal time of its fire.
+fn fires(run: &Run) {
+    let count = run.count("fires", 10, 1_000, 1_000);
+    let what = format!("{count} fires a second");
+    if !run.wants(&what) {
+        return;
+    }
+    let queue = open(run);
+    let tube = queue.tube("tube").unwrap();
+    schedules(&queue, &tube, count, Duration::from_secs(1));
+    let ends = Instant::now() + run.length(2_000, 4_000, 10_000);
+    let mut late = Vec::new();
+    while Instant::now() < ends {
+        let Some(task) = tube.take_timeout(Duration::from_secs(2)).unwrap() else { break };
+        let taken = SystemTime::now();
+        let nominal = tube.peek(task.id()).unwrap().nominal.expect("a schedule made it");
+        late.push(taken.duration_since(nominal).unwrap_or_default().as_secs_f64());
+        task.ack().unwrap();
+    }
+    let late = sorted(late);
+    let [p50, p99, worst] = [0.5, 0.99, 1.0].map(|part| time(share(&late, part)));
+    run.line(
+        format!("{what}: taken after the nominal time, p99"),
+        p99,
+        format!("{} fires, p50 {p50}, worst {worst}", late.len()),
+        "–",
+        "≤ 5 ms",
+    );
+}
+
+/// A week passes at once: each schedule fires once.
+fn after_a_sleep(run: &Run) {
+    let count = run.count("schedules", 100, 10_000, 100_000);
+    let what = format!("{count} schedules after a week's sleep");
+    if !run.wants(&what) {
+        return;
+    }
+    let clock = ManualClock::new();
+    let builder = Queue::builder().durability(Durability::Relaxed).clock(clock.clone());
+    let queue = builder.open(run.folder.fresh("queue")).unwrap();
+    let [tube, own] = ["tube", "neighbour"].map(|name| queue.tube(name).unwrap());
+    schedules(&queue, &tube, count, Duration::from_secs(3600));
+    queue.checkpoint().unwrap();
+    let (told, fired) = mpsc::channel();
+    let (seconds, puts) = work_beside(&own, || {
+        clock.advance(WEEK);
+        queue.tick().unwrap();
+        let made = tube.len().unwrap();
+        told.send(made).unwrap();
+    });
+    let (_, alone) = calls_beside(&own, Duration::from_secs_f64(seconds), &|_| spin(1e-3));
+    let made = fired.recv().unwrap();
+    run.line(&what, time(seconds), format!("{made} tasks"), "–", "one each");
+    felt(run, &what, &puts, &alone);
+}

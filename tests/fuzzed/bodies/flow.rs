@@ -1,0 +1,442 @@
+//! Bytes as a program of dependencies, gates, schedules, tags and takes from several tubes, on a
+//! queue in memory with a manual clock. It checks all that can be checked without a model: a task
+//! is handed out after those that it waits for and through open gates, slots and tags are counted as
+//! they are listed, a removed task stays removed, and in the end nothing is stuck.
+
+use super::{Bytes, play};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tubewell::{
+    ErrorKind, ManualClock, Missed, Orphaned, Overlap, Queue, Result, Retention, State, Task,
+    TaskId, Tube, TubeOptions,
+};
+
+const STATES: [State; 6] =
+    [State::Blocked, State::Delayed, State::Ready, State::Taken, State::Buried, State::Done];
+const STEPS_MAX: usize = 512;
+/// Steps between two looks at everything.
+const LOOK_EVERY: usize = 32;
+const SECOND: Duration = Duration::from_secs(1);
+const NAMES: [&str; 5] = ["plain", "kept", "gated", "throttled", "temporary"];
+const TAGS: [&str; 3] = ["red", "green", "a longer name of a tag"];
+const SCHEDULES: [&str; 2] = ["hourly", "often"];
+
+pub fn flow(bytes: &[u8]) {
+    let mut bytes = Bytes::of(bytes);
+    let clock = ManualClock::new();
+    let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory().unwrap();
+    let tubes = (0..NAMES.len()).map(|at| {
+        let options = TubeOptions::default().max_attempts(3);
+        let options = match at {
+            0 => options,
+            1 => options.keep_finished(Retention::new().count(3)),
+            2 => options.require("open").throttle("few"),
+            3 => options.throttle("few").throttle("other"),
+            _ => options.temporary(true).throttle("few"),
+        };
+        queue.create_tube(NAMES[at], options).unwrap()
+    });
+    let tubes = tubes.collect();
+    let mut world = World {
+        queue,
+        clock,
+        tubes,
+        held: Vec::new(),
+        known: BTreeMap::new(),
+        waits: BTreeMap::new(),
+        done: BTreeSet::new(),
+        gone: BTreeSet::new(),
+        is_open: false,
+    };
+    let limits = (STEPS_MAX, LOOK_EVERY);
+    play(&mut world, &mut bytes, limits, World::step, |world| world.look());
+    world.end();
+}
+
+struct World {
+    queue: Queue,
+    clock: ManualClock,
+    tubes: Vec<Tube>,
+    held: Vec<Task>,
+    /// Every id that was answered, and the tube it was put into.
+    known: BTreeMap<u64, usize>,
+    /// The tasks that wait for the success of others, or have waited.
+    waits: BTreeMap<u64, BTreeSet<u64>>,
+    /// What was acked or completed.
+    done: BTreeSet<u64>,
+    /// What was deleted.
+    gone: BTreeSet<u64>,
+    /// Whether the condition is set.
+    is_open: bool,
+}
+
+/// A refusal is as good as an answer, but nothing in memory may fail.
+fn fine<T>(result: Result<T>) -> Option<T> {
+    match result {
+        Ok(done) => Some(done),
+        Err(error) => {
+            let failed = [ErrorKind::Broken, ErrorKind::Damaged, ErrorKind::Io, ErrorKind::Closed];
+            assert!(!failed.contains(&error.kind()), "{error}");
+            None
+        }
+    }
+}
+
+impl World {
+    fn step(&mut self, bytes: &mut Bytes<'_>) {
+        let at = bytes.below(NAMES.len());
+        match bytes.byte() % 26 {
+            0..=3 => self.put(at, bytes),
+            4..=6 => self.take(at, bytes),
+            7 => self.take_from_several(bytes),
+            8..=10 => self.settle(bytes),
+            11 | 12 => self.by_id(bytes),
+            13 => self.depend(bytes),
+            14 => self.condition(bytes),
+            15 => self.throttle(bytes),
+            16 => self.schedule(at, bytes),
+            17 => self.tag(bytes),
+            18 => self.clock.advance(SECOND * u32::from(bytes.byte() % 8)),
+            19 => drop(fine(self.queue.tick())),
+            _ => {
+                self.take_from_several(bytes);
+                self.held.drain(..).for_each(|task| {
+                    let id = task.id().get();
+                    if fine(task.ack()).is_some() {
+                        self.done.insert(id);
+                    }
+                });
+            }
+        }
+    }
+
+    fn some_id(&self, bytes: &mut Bytes<'_>) -> Option<TaskId> {
+        let back = bytes.below(self.known.len().min(16));
+        self.known.keys().rev().nth(back).map(|id| TaskId::new(*id))
+    }
+
+    /// The tube of a task, now and then another one.
+    fn tube_of(&self, id: TaskId, bytes: &mut Bytes<'_>) -> Tube {
+        let own = self.known.get(&id.get()).copied().unwrap_or_default();
+        let at = if bytes.byte().is_multiple_of(8) { bytes.below(NAMES.len()) } else { own };
+        self.tubes[at].clone()
+    }
+
+    /// Some tasks, an id that was never given among them now and then.
+    fn some_ids(&self, bytes: &mut Bytes<'_>) -> Vec<TaskId> {
+        (0..bytes.below(4))
+            .filter_map(|_| match bytes.byte() {
+                255 => Some(TaskId::new(1 << 40)),
+                _ => self.some_id(bytes),
+            })
+            .collect()
+    }
+
+    /// Those of the tasks that are there and have not succeeded. What is due is done before, so
+    /// that a put finds the same.
+    fn open(&self, ids: &[TaskId]) -> BTreeSet<u64> {
+        self.queue.tick().unwrap();
+        let is_open = |id: &&TaskId| match self.queue.find(**id) {
+            Ok(task) => task.state != State::Done,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::TaskNotFound, "{error}");
+                false
+            }
+        };
+        ids.iter().filter(is_open).map(|id| id.get()).collect()
+    }
+
+    fn put(&mut self, at: usize, bytes: &mut Bytes<'_>) {
+        let which = bytes.byte();
+        let before = if which & 1 != 0 { self.some_ids(bytes) } else { Vec::new() };
+        let open = self.open(&before);
+        let policy = [Orphaned::Hold, Orphaned::Cancel, Orphaned::Ignore][bytes.below(3)];
+        let tube = self.tubes[at].clone();
+        let mut task = tube.task(b"payload").orphaned(policy);
+        if which & 2 != 0 {
+            task = task.delay(SECOND * u32::from(bytes.byte() % 4));
+        }
+        if which & 4 != 0 {
+            task = task.tag(TAGS[bytes.below(TAGS.len())]);
+        }
+        if which & 8 != 0 {
+            task = task.missing(tubewell::Missing::Ignore);
+        }
+        let (task, is_strict) = match which >> 4 & 3 {
+            0 | 1 => (task.after(before), policy != Orphaned::Ignore),
+            2 => (task.after_any_end(before), false),
+            _ => (task.after_failure(before), false),
+        };
+        if let Some(id) = fine(task.put()) {
+            self.known.insert(id.get(), at);
+            if is_strict {
+                self.waits.insert(id.get(), open);
+            }
+        }
+    }
+
+    /// The slots of the throttle that are in use, and its limit. What is due is done before, as a
+    /// take does.
+    fn slots(&self) -> (u64, u64) {
+        self.queue.tick().unwrap();
+        let throttle = self.queue.throttle("few").unwrap();
+        throttle.map_or((0, 0), |it| (it.in_flight, it.limit))
+    }
+
+    fn take(&mut self, at: usize, bytes: &mut Bytes<'_>) {
+        let before = self.slots();
+        let tube = self.tubes[at].clone();
+        let taken = match bytes.byte() % 4 {
+            0 => self.some_id(bytes).and_then(|id| fine(tube.claim(id))).into_iter().collect(),
+            1 => fine(tube.take_many(bytes.below(5))).unwrap_or_default(),
+            _ => fine(tube.try_take()).flatten().into_iter().collect(),
+        };
+        self.took(taken, before);
+    }
+
+    fn take_from_several(&mut self, bytes: &mut Bytes<'_>) {
+        let before = self.slots();
+        let some = 1 + bytes.below(NAMES.len());
+        let tubes = self.queue.tubes_of(&NAMES[NAMES.len() - some..]).unwrap();
+        let tubes = match bytes.byte() % 4 {
+            0 => tubes.in_order(),
+            1 => tubes.round_robin(),
+            2 => tubes.by_priority(),
+            _ => tubes.weighted(&vec![2; some]).unwrap(),
+        };
+        let taken = fine(tubes.take_many(bytes.below(5))).unwrap_or_default();
+        self.took(taken, before);
+    }
+
+    fn took(&mut self, tasks: Vec<Task>, (mut used, limit): (u64, u64)) {
+        for task in tasks {
+            let id = task.id().get();
+            assert!(!self.gone.contains(&id), "task {id} is handed out and was gone");
+            assert!(!self.done.contains(&id), "task {id} is handed out and was done");
+            // A child of a schedule is met here first.
+            let names = NAMES.iter().position(|name| *name == task.tube());
+            let at = *self.known.entry(id).or_insert(names.expect("a tube of this world"));
+            for earlier in self.waits.get(&id).into_iter().flatten() {
+                assert!(self.done.contains(earlier), "task {id} came before {earlier}");
+            }
+            assert!(at != 2 || self.is_open, "task {id} came through a closed gate");
+            if at >= 2 {
+                assert!(limit == 0 || used < limit, "task {id} is one more than {limit}");
+                used += 1;
+            }
+            self.held.push(task);
+        }
+    }
+
+    fn settle(&mut self, bytes: &mut Bytes<'_>) {
+        let at = bytes.below(self.held.len());
+        if self.held.is_empty() {
+            return;
+        }
+        let task = self.held.swap_remove(at);
+        let id = task.id().get();
+        match bytes.byte() % 8 {
+            0..=3 => {
+                if fine(task.ack()).is_some() {
+                    self.done.insert(id);
+                }
+            }
+            4 => drop(fine(task.release())),
+            5 => drop(fine(task.retry_after("failed", SECOND))),
+            6 => drop(fine(task.fail("kind", "failed"))),
+            _ => drop(task),
+        }
+    }
+
+    fn by_id(&mut self, bytes: &mut Bytes<'_>) {
+        let Some(id) = self.some_id(bytes) else { return };
+        let tube = self.tube_of(id, bytes);
+        match bytes.byte() % 8 {
+            0 => {
+                if fine(tube.delete(id)).is_some() {
+                    self.gone.insert(id.get());
+                }
+            }
+            1 => {
+                if fine(tube.force_delete(id)).is_some() {
+                    self.gone.insert(id.get());
+                }
+            }
+            2 => drop(fine(tube.bury(id, "by hand"))),
+            3 => drop(fine(tube.kick_task(id))),
+            4 => {
+                if fine(tube.complete_by_id(id)) == Some(true) {
+                    self.done.insert(id.get());
+                }
+            }
+            5 => {
+                if fine(self.queue.explain(id)).is_some() {
+                    assert!(!self.gone.contains(&id.get()), "task {id} is seen and was gone");
+                }
+            }
+            6 => drop(fine(self.queue.dependencies(id))),
+            _ => {
+                if bytes.byte().is_multiple_of(8) && fine(self.queue.cancel_tree(id)).is_some() {
+                    self.gone.insert(id.get());
+                }
+            }
+        }
+    }
+
+    fn depend(&mut self, bytes: &mut Bytes<'_>) {
+        let Some(id) = self.some_id(bytes) else { return };
+        let others = self.some_ids(bytes);
+        let tube = self.tube_of(id, bytes);
+        match bytes.byte() % 4 {
+            0 | 1 => {
+                let open = self.open(&others);
+                let done = fine(tube.depend(id, others));
+                if let (Some(()), Some(waits)) = (done, self.waits.get_mut(&id.get())) {
+                    waits.extend(open);
+                }
+            }
+            2 => {
+                let ids: Vec<u64> = others.iter().map(|id| id.get()).collect();
+                if fine(tube.undepend(id, others)).is_some()
+                    && let Some(waits) = self.waits.get_mut(&id.get())
+                {
+                    waits.retain(|earlier| !ids.contains(earlier));
+                }
+            }
+            _ => {
+                if fine(tube.undepend_all(id)).is_some() {
+                    self.waits.remove(&id.get());
+                }
+            }
+        }
+    }
+
+    fn condition(&mut self, bytes: &mut Bytes<'_>) {
+        let is_set = bytes.flag();
+        let done = match bytes.byte() % 4 {
+            0 => self.queue.remove_condition("open").map(|_| false),
+            1 => self.queue.set_condition_for_run("open", is_set).map(|_| is_set),
+            _ => self.queue.set_condition("open", is_set).map(|_| is_set),
+        };
+        if let Some(is_open) = fine(done) {
+            self.is_open = is_open;
+        }
+        assert_eq!(self.queue.condition("open").unwrap(), self.is_open);
+    }
+
+    fn throttle(&mut self, bytes: &mut Bytes<'_>) {
+        let limit = bytes.below(4) as u64;
+        match bytes.byte() % 8 {
+            0 => drop(fine(self.queue.remove_throttle("few"))),
+            1 => drop(fine(self.queue.set_throttle_for("few", limit, SECOND))),
+            2 => drop(fine(self.queue.set_throttle("other", limit))),
+            3 => {
+                let ids: Vec<TaskId> = self.some_id(bytes).into_iter().collect();
+                fine(self.queue.release_throttle("few", &ids));
+            }
+            _ => drop(fine(self.queue.set_throttle("few", limit))),
+        }
+    }
+
+    fn schedule(&mut self, at: usize, bytes: &mut Bytes<'_>) {
+        let name = SCHEDULES[bytes.below(SCHEDULES.len())];
+        let schedule = self.queue.schedule_named(name);
+        match bytes.byte() % 6 {
+            0 => drop(fine(schedule.remove())),
+            1 => drop(fine(schedule.pause())),
+            2 => drop(fine(schedule.resume())),
+            3 => {
+                if let Some(id) = fine(schedule.run_now())
+                    && let Some(task) = fine(self.queue.find(id))
+                {
+                    let at = NAMES.iter().position(|name| *name == task.tube);
+                    self.known.insert(id.get(), at.expect("a tube of this world"));
+                }
+            }
+            _ => {
+                let overlap = [Overlap::Allow, Overlap::Skip, Overlap::Replace][bytes.below(3)];
+                let missed = [Missed::Skip, Missed::Coalesce, Missed::CatchUp(2)][bytes.below(3)];
+                let every = SECOND * (1 + u32::from(bytes.byte() % 4));
+                let new = self.queue.schedule(name).every(every).to(&self.tubes[at]);
+                fine(new.overlap(overlap).missed(missed).tag(TAGS[0]).make());
+            }
+        }
+    }
+
+    fn tag(&mut self, bytes: &mut Bytes<'_>) {
+        let Some(id) = self.some_id(bytes) else { return };
+        let tube = self.tube_of(id, bytes);
+        let tag = TAGS[bytes.below(TAGS.len())];
+        match bytes.byte() % 4 {
+            0 => drop(fine(tube.untag(id, [tag]))),
+            1 => drop(fine(self.queue.track(id))),
+            2 => drop(fine(self.queue.untrack(id))),
+            _ => drop(fine(tube.tag(id, [tag]))),
+        }
+    }
+
+    /// Looks at everything from outside.
+    fn look(&self) {
+        assert_eq!(self.queue.check().unwrap(), Vec::<String>::new());
+        for throttle in self.queue.throttles().unwrap() {
+            let holders = self.queue.throttle_holders(&throttle.name);
+            let holders: Vec<_> = holders.map(Result::unwrap).collect();
+            assert_eq!(holders.len() as u64, throttle.in_flight, "{}", throttle.name);
+        }
+        for tag in TAGS {
+            let tagged = self.queue.tagged(tag).map(Result::unwrap).count();
+            assert_eq!(self.queue.tag_count(tag).unwrap(), tagged as u64, "{tag}");
+        }
+        for tube in &self.tubes {
+            let stats = tube.stats().unwrap();
+            for state in STATES {
+                let tasks: Vec<_> = tube.tasks(state).map(Result::unwrap).collect();
+                let counted = match state {
+                    State::Blocked => stats.blocked,
+                    State::Delayed => stats.delayed,
+                    State::Ready => stats.ready,
+                    State::Taken => stats.taken,
+                    State::Buried => stats.buried,
+                    _ => stats.finished,
+                };
+                assert_eq!(counted, tasks.len() as u64, "{state:?} of {}", tube.name());
+                for task in tasks {
+                    assert_eq!(task.state, state);
+                    assert!(!self.gone.contains(&task.id.get()), "task {} is back", task.id);
+                }
+            }
+        }
+    }
+
+    /// Opens all gates, and ends everything: nothing is stuck.
+    fn end(mut self) {
+        SCHEDULES.iter().for_each(|name| _ = self.queue.schedule_named(name).remove().unwrap());
+        self.queue.set_condition("open", true).unwrap();
+        ["few", "other"].iter().for_each(|name| _ = self.queue.remove_throttle(name).unwrap());
+        self.held.clear();
+        self.waits.clear();
+        self.is_open = true;
+        for tube in &self.tubes {
+            tube.release_all().unwrap();
+            tube.kick(u64::MAX).unwrap();
+            let blocked: Vec<_> = tube.tasks(State::Blocked).map(Result::unwrap).collect();
+            for task in blocked {
+                fine(tube.undepend_all(task.id));
+            }
+        }
+        self.clock.advance(SECOND * 60);
+        self.queue.tick().unwrap();
+        let all = self.queue.tubes_of(NAMES).unwrap().round_robin();
+        while let Some(task) = all.try_take().unwrap() {
+            let id = task.id().get();
+            assert!(!self.gone.contains(&id), "task {id} is handed out and was gone");
+            task.ack().unwrap();
+        }
+        self.look();
+        for tube in &self.tubes {
+            let stats = tube.stats().unwrap();
+            assert_eq!(stats.total - stats.buried, 0, "{}: {stats:?}", tube.name());
+        }
+        self.queue.close().unwrap();
+    }
+}
