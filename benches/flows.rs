@@ -1,6 +1,6 @@
-//! What gates, dependencies and schedules cost: takes with closed tubes and blocked tasks in the way,
-//! a condition that opens, a throttle over ten tubes, ten thousand parents, dependents and links of
-//! a chain, and a hundred thousand schedules.
+//! What gates, dependencies and schedules cost: takes with closed tubes and blocked tasks in the
+//! way, a condition that opens, a throttle over ten tubes, ten thousand parents, dependents and
+//! links of a chain, and a hundred thousand schedules.
 //!
 //!     cargo bench --bench flows                       three minutes
 //!     cargo bench --bench flows -- throttle           one kind
@@ -22,6 +22,8 @@ const TEN: usize = 10;
 const CONDITION: &str = "a condition";
 const THROTTLE: &str = "a throttle";
 const PAUSE: &str = "a pause";
+/// The reach of a neighbour's puts.
+const NEIGHBOUR: &str = "≤ 2 ms";
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
 fn main() {
@@ -189,18 +191,18 @@ fn opening(run: &Run) {
         assert!(two.try_take().unwrap().is_none());
     });
     let (_, alone) = calls_beside(&own, length, &|_| spin(middle));
-    felt(run, &format!("{what}, and a second that is closed"), &puts, &alone);
+    felt(run, &format!("{what}, and a second that is closed"), &puts, &alone, NEIGHBOUR);
 }
 
 /// What a neighbour's puts waited for, and what they waited for beside a thread that only spins.
-fn felt(run: &Run, what: &str, puts: &[f64], alone: &[f64]) {
+fn felt(run: &Run, what: &str, puts: &[f64], alone: &[f64], reach: &'static str) {
     let (felt, alone) = (share(puts, 0.999), share(alone, 0.999));
     run.line(
         format!("{what}: a neighbour's puts, p99.9"),
         time(felt),
         format!("beside a thread that only spins {}", time(alone)),
         format!("{:.2}", felt / alone),
-        "≤ 2 ms",
+        reach,
     );
 }
 
@@ -263,7 +265,7 @@ fn dependencies(run: &Run) {
         });
         let (_, alone) = calls_beside(&own, Duration::from_secs_f64(seconds), &|_| spin(1e-3));
         run.line(&what, time(seconds), time(seconds / many as f64), "–", "–");
-        felt(run, &what, &puts, &alone);
+        felt(run, &what, &puts, &alone, NEIGHBOUR);
     }
 }
 
@@ -390,5 +392,5 @@ fn after_a_sleep(run: &Run) {
     let (_, alone) = calls_beside(&own, Duration::from_secs_f64(seconds), &|_| spin(1e-3));
     let made = fired.recv().unwrap();
     run.line(&what, time(seconds), format!("{made} tasks"), "–", "one each");
-    felt(run, &what, &puts, &alone);
+    felt(run, &what, &puts, &alone, "–");
 }

@@ -1,5 +1,5 @@
-//! Runs bytes as a program of dependencies, gates and schedules, on a queue in memory. The body is a
-//! plain function, which tests run over the kept corpus.
+//! Runs bytes as a program of dependencies, gates and schedules, on a queue in memory. The body is
+//! a plain function, which tests run over the kept corpus.
 
 #![no_main]
 

@@ -287,7 +287,7 @@ impl<'a> OpContext<'a> {
 
     /// Writes a work row, which the timer handles.
     pub(crate) fn set_work(&mut self, at: Key, work: Value) -> Result<()> {
-        self.draft.effects.work = true;
+        self.draft.effects.begin_timer_work();
         self.set(at, work)
     }
 

@@ -109,8 +109,8 @@ pub(crate) fn begin_unlink(ctx: &mut OpContext<'_>, (run, id): (Run, TaskId)) ->
 
 fn set_work(ctx: &mut OpContext<'_>, at: key::Key, work: Value) -> Result<()> {
     ctx.needs(&DEPENDENCIES);
-    ctx.effects().edges.get_or_insert_default().rows.push(key::copy(&at));
-    ctx.set_work(at, work)
+    ctx.effects().begin_edge_work(key::copy(&at));
+    ctx.set(at, work)
 }
 
 /// The same for a task whose own row a sweep removes. Returns the number of rows, or more.

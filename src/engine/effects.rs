@@ -170,8 +170,10 @@ pub(crate) struct Effects {
     /// Tubes whose runs have a row of statistics of this day now.
     pub(crate) days: Vec<(u32, u32)>,
     pub(crate) tubes: Vec<TubeChange>,
-    /// A work row was written, which the timer handles.
+    /// A work row was written.
     pub(crate) work: bool,
+    /// One that the timer handles.
+    pub(crate) timer_work: bool,
     /// What of it is work on the edges between tasks, which the caller handles.
     pub(crate) edges: Option<Box<EdgeWork>>,
     /// A part of a repair: a task that it sets aside removes no other one. Not published.
@@ -205,9 +207,20 @@ impl Effects {
             self.tubes = Vec::new();
         }
         if self.work {
-            self.edges = None;
+            (self.timer_work, self.edges) = (false, None);
         }
         (self.work, self.durable_bytes) = (false, 0);
+    }
+
+    /// A work row is written that the timer handles.
+    pub(crate) fn begin_timer_work(&mut self) {
+        (self.work, self.timer_work) = (true, true);
+    }
+
+    /// A work row is written that is about edges.
+    pub(crate) fn begin_edge_work(&mut self, row: Key) {
+        self.work = true;
+        self.edges.get_or_insert_default().rows.push(row);
     }
 
     /// What the step means for those who wait for a slot.
@@ -315,7 +328,7 @@ impl Effects {
         }
         self.days.extend(later.days);
         self.tubes.extend(later.tubes);
-        self.work |= later.work;
+        (self.work, self.timer_work) = (self.work | later.work, self.timer_work | later.timer_work);
         EdgeWork::append(&mut self.edges, later.edges);
         self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
         self.retired.extend(later.retired);

@@ -403,8 +403,14 @@ impl DerivedState {
 
     #[cold]
     fn begin_work(&mut self, effects: &mut Effects) {
-        self.outbox.sooner = true;
+        self.outbox.sooner |= effects.timer_work;
         EdgeWork::append(&mut self.edges, effects.edges.take());
+    }
+
+    /// The work on edges that the caller does not handle is the timer's.
+    #[cold]
+    pub(crate) fn leave_edges(&mut self) {
+        (self.edges, self.outbox.sooner) = (None, true);
     }
 
     /// Rows or counts were mended that say where the fresh tasks of a tube begin, which of its

@@ -29,14 +29,13 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
             }
         }
         // What a refused attempt has begun is work of the timer.
-        let began = state.derived.edges.take();
+        let follows = O::FOLLOWS_ENDS && attempted.is_ok();
+        let began = if follows { state.derived.edges.take() } else { None };
         let post = parts.release(state);
         match attempted {
             Ok(done) => {
                 run_post_commit(parts, &post);
-                if O::FOLLOWS_ENDS
-                    && let Some(began) = began
-                {
+                if let Some(began) = began {
                     follow_ends(parts, *began);
                 }
                 return Ok(done);
@@ -51,10 +50,10 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
             }
             Err(Undone::TryAfter(After::BaseCommit)) => {
                 let (done, began) = commit_to_base(parts, op)?;
-                if O::FOLLOWS_ENDS
-                    && let Some(began) = began
-                {
-                    follow_ends(parts, *began);
+                match began {
+                    Some(began) if O::FOLLOWS_ENDS => follow_ends(parts, *began),
+                    Some(_) => parts.timer.wake(),
+                    None => {}
                 }
                 return Ok((done, Mark(0)));
             }
@@ -69,7 +68,7 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
 #[inline(never)]
 pub(crate) fn follow_ends(parts: &Shared, began: EdgeWork) {
     let mut lists = [Work::Unlink, Work::Cascade].map(|kind| (kind, Vec::new(), 0));
-    let mut more = Some(began);
+    let (mut more, mut is_left) = (Some(began), false);
     for _ in 0..FOLLOWED_STEPS_MAX {
         for at in more.take().into_iter().flat_map(|more| more.rows) {
             let list = lists.iter_mut().find(|(kind, ..)| at.starts_with(&key::work_of(*kind)));
@@ -79,6 +78,9 @@ pub(crate) fn follow_ends(parts: &Shared, began: EdgeWork) {
         }
         let Some((kind, rows, from)) = lists.iter_mut().find(|(_, rows, from)| *from < rows.len())
         else {
+            if is_left {
+                parts.timer.wake();
+            }
             return;
         };
         let of = rows.get(*from..);
@@ -87,10 +89,11 @@ pub(crate) fn follow_ends(parts: &Shared, began: EdgeWork) {
                 *from += step.passed;
                 more = step.began.map(|began| *began);
             }
-            Ok(_) | Err(_) => *from = rows.len(),
+            Ok(_) | Err(_) => (*from, is_left) = (rows.len(), true),
         }
         parts.state.pass_on();
     }
+    parts.timer.wake();
 }
 
 /// Carries an op out whose rows do not fit a record. A function of its own, because a decision is

@@ -118,6 +118,9 @@ impl Shared {
     /// thread was refused after that commit. Syncs what has been unsynced for too long, so that the
     /// limit does not depend on the flusher.
     pub(crate) fn release(&self, mut state: HandoffGuard<'_, EngineState>) -> PostCommit {
+        if state.derived.edges.is_some() {
+            state.derived.leave_edges();
+        }
         let outbox = std::mem::take(&mut state.derived.outbox);
         let ends = state.derived.ends.take();
         let relief = state.store.has_relief();

@@ -175,8 +175,6 @@ impl Drop for TransactionCommit<'_> {
         if let Some(mut state) = self.decided.get_mut().state.take() {
             // The base may have failed during the closure; from now on a failed sync is reported.
             let _ = state.store.reopen_if_failed();
-            // What its due work has begun is work of the timer.
-            state.derived.edges = None;
             drop(self.parts.release(state));
         }
     }

@@ -43,7 +43,7 @@ pub(super) fn adopt(ctx: &mut OpContext<'_>, run: Run, lost: Option<&(u32, Strin
         Some(_) => {
             let work = key::work(Work::Release, run, TaskId::new(0));
             ctx.set(work, WorkRow { tube: number, ..WorkRow::default() }.encode())?;
-            ctx.effects().work = true;
+            ctx.effects().begin_timer_work();
             ctx.numbers.next.tokens.saturating_sub(1)
         }
         None => 0,

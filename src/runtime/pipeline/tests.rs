@@ -10,6 +10,7 @@ use crate::engine::linked::Earlier;
 use crate::format::key::Work;
 use crate::format::{Range, Tag, View};
 use crate::runtime::commit::Attempts;
+use crate::runtime::pipeline::follow_ends;
 use crate::runtime::shared::Shared;
 use crate::words::limits::EDGES_OF_STEP;
 use crate::{Conflict, Durability, Orphaned, Queue, Reason, Retention, State, TaskId, Tube};
@@ -79,6 +80,36 @@ fn a_cascade_goes_in_steps_and_others_go_between() {
     assert_eq!((count(core, Tag::Work), count(core, Tag::HeldTime)), (0, 0));
     assert_eq!(tube.stats().unwrap().finished, 1, "the one that has ended last");
     assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+/// The timer, woken by each such end, waited for the lock that the call needed for the same work: a
+/// step of a chain took a third longer. It is woken for what a call leaves.
+#[test]
+fn the_timer_follows_only_the_ends_that_a_call_leaves() {
+    let queue = Queue::builder().in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let core = &tube.hold.core;
+    let end = |is_left: bool| {
+        let parent = tube.put(b"parent").unwrap();
+        let child = tube.task(b"child").after([parent]).put().unwrap();
+        let mut state = core.state.lock();
+        let op = complete(&tube, parent);
+        let done = state.execute(&op, &mut Attempts::default(), &core.env());
+        assert!(done.is_ok_and(|(is_done, _)| is_done));
+        assert!(!state.derived.outbox.sooner, "the timer has nothing to do");
+        let began = if is_left { None } else { state.derived.edges.take() };
+        drop(core.release(state));
+        if let Some(began) = began {
+            follow_ends(core, *began);
+            assert_eq!(tube.peek(child).unwrap().state, State::Ready);
+        }
+        // What was left is there once the timer has made it ready.
+        let task = tube.take().unwrap();
+        assert_eq!(task.id(), child);
+        task.ack().unwrap();
+    };
+    end(false);
+    end(true);
 }
 
 #[test]

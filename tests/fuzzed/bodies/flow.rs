@@ -1,7 +1,7 @@
 //! Bytes as a program of dependencies, gates, schedules, tags and takes from several tubes, on a
 //! queue in memory with a manual clock. It checks all that can be checked without a model: a task
-//! is handed out after those that it waits for and through open gates, slots and tags are counted as
-//! they are listed, a removed task stays removed, and in the end nothing is stuck.
+//! is handed out after those that it waits for and through open gates, slots and tags are counted
+//! as they are listed, a removed task stays removed, and in the end nothing is stuck.
 
 use super::{Bytes, play};
 use std::collections::{BTreeMap, BTreeSet};
