@@ -197,8 +197,9 @@ fn opening(run: &Run) {
 /// What a neighbour's puts waited for, and what they waited for beside a thread that only spins.
 fn felt(run: &Run, what: &str, puts: &[f64], alone: &[f64], reach: &'static str) {
     let (felt, alone) = (share(puts, 0.999), share(alone, 0.999));
+    let part = if puts.len() < 1000 { "the longest" } else { "p99.9" };
     run.line(
-        format!("{what}: a neighbour's puts, p99.9"),
+        format!("{what}: a neighbour's {} puts, {part}", puts.len()),
         time(felt),
         format!("beside a thread that only spins {}", time(alone)),
         format!("{:.2}", felt / alone),
@@ -243,7 +244,7 @@ fn throttle(run: &Run) {
 type Shape = fn(&Tube, u64);
 
 /// Ten thousand parents of one task, ten thousand dependents of one, and a chain as long, each from
-/// the first ack to the last take, and what a neighbour feels of it.
+/// the first take to the last ack, and what a neighbour feels of it.
 fn dependencies(run: &Run) {
     let many = run.count("dependents", 100, 10_000, 10_000);
     let shapes: [(&str, Shape); 3] = [

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 use tubewell::{
-    Advance, Backoff, Ended, Queue, Retention, Retry, State, Stop, Task, TaskId, Tube, TubeOptions,
+    Advance, Backoff, Ended, Queue, Retention, State, Stop, Task, TaskId, Tube, TubeOptions,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -39,8 +39,10 @@ const FOLDERS: TableDefinition<u64, &str> = TableDefinition::new("folders");
 /// "lines" and "words" → how many all files have. A file that was added twice would be seen here.
 const TOTALS: TableDefinition<&str, u64> = TableDefinition::new("totals");
 
-/// Files of a folder that one task adds up, less than a task in a transaction may come after.
+/// Files of a folder that one task adds up, fewer than a task in a transaction may come after.
 const FILES_OF_A_SUM: usize = 200;
+/// How often a file is tried that cannot be read.
+const ATTEMPTS: u32 = 3;
 /// Tasks that read or write files at a time, and threads of each step that does.
 const BUSY: usize = 2;
 
@@ -67,7 +69,8 @@ fn main() -> Outcome<()> {
     let (home, done) = (Path::new("pipeline.work"), Path::new("pipeline.done"));
     fs::create_dir_all(home.join("copies"))?;
     let queue = Queue::open(home.join("queue"))?;
-    let options = TubeOptions::default().max_attempts(3).backoff(Backoff::NONE).if_not_exists();
+    // Without a limit of attempts: a kill ends an attempt too, and must not set a file aside.
+    let options = TubeOptions::default().backoff(Backoff::NONE).if_not_exists();
     let kept = options.clone().keep_finished(Retention::new()); // with their results
     let busy = options.throttle("files");
     queue.set_throttle("files", BUSY as u64)?;
@@ -231,7 +234,8 @@ impl Pipeline {
         let file = String::from_utf8(task.to_vec())?;
         let bytes = match fs::read(&file) {
             Ok(bytes) => bytes,
-            Err(error) => return Ok(task.retry_with(Retry::new(error).group("unreadable"))?),
+            Err(error) if task.attempt() < ATTEMPTS => return Ok(task.retry(error)?),
+            Err(error) => return Ok(task.fail("unreadable", error)?),
         };
         let copy = self.copies.join(task.id().to_string());
         fs::write(&copy, bytes)?;

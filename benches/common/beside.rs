@@ -44,16 +44,24 @@ pub(crate) fn calls_beside(
     })
 }
 
+/// Says that a thread has ended, also by a panic.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The seconds that a piece of work takes, and the times of a neighbour's puts beside it, sorted.
 pub(crate) fn work_beside(own: &Tube, work: impl FnOnce() + Send) -> (f64, Vec<f64>) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let working = scope.spawn(|| {
+            let _done = Done(&done);
             let began = Instant::now();
             work();
-            let seconds = began.elapsed().as_secs_f64();
-            done.store(true, Ordering::Relaxed);
-            seconds
+            began.elapsed().as_secs_f64()
         });
         let puts = puts(own, |_| done.load(Ordering::Relaxed));
         (working.join().unwrap(), puts)

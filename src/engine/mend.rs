@@ -18,7 +18,7 @@ use crate::engine::effects::NextDue;
 use crate::engine::query;
 use crate::engine::repair::Repair;
 use crate::engine::{failures, tag_counts};
-use crate::format::key::{self, Key};
+use crate::format::key::{self, Key, Work};
 use crate::format::row::{self, Counters};
 use crate::format::{Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -196,9 +196,11 @@ fn set(ctx: &mut OpContext<'_>, finding: &Planned, (key, value): (&Key, &Value))
     if tag == Some(Tag::FailureGroup) {
         return count_failures(ctx, key);
     }
-    ctx.effects().work |= tag == Some(Tag::Work);
     if tag == Some(Tag::Work) {
-        ctx.effects().edges.get_or_insert_default().rows.push(key::copy(key));
+        match Work::OF_EDGES.iter().any(|kind| key.starts_with(&key::work_of(*kind))) {
+            true => ctx.effects().begin_edge_work(key::copy(key)),
+            false => ctx.effects().begin_timer_work(),
+        }
     }
     if let Some((tube, clock, when, _)) = key::of_fire(key).filter(|_| tag == Some(Tag::Fire)) {
         ctx.effects().deadline(tube, NextDue::of(clock.deadline(), when));

@@ -126,7 +126,8 @@ impl<'a> TransactionCommit<'a> {
             Err(StoreFailure::Refused(error)) => Err(error),
             Err(StoreFailure::NoRoom | StoreFailure::TooLarge) => Err(Error::new(ErrorKind::Full)),
         };
-        let began = state.derived.edges.take();
+        // After a refusal, what its due work has begun is work of the timer.
+        let began = if committed.is_ok() { state.derived.edges.take() } else { None };
         drop(self.parts.release(state));
         committed.map(|()| began)
     }

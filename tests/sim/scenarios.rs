@@ -415,7 +415,7 @@ fn errors_at_every_call(durability: Durability) {
         for (at, is_sync) in (1..).zip(calls) {
             let lost = is_sync.then_some(Fault::LoseSync(at));
             let failing = [Fault::Once(at), Fault::Sticky(at)];
-            let failing = variants(no, !at, 2).map(|which| failing[which as usize]);
+            let failing = variants(no, at | 1 << 31, 2).map(|which| failing[which as usize]);
             for fault in failing.chain(lost) {
                 for end in variants(no, at, 2) {
                     let end = [End::Kill, End::Cut][end as usize];

@@ -83,7 +83,7 @@ fn a_cascade_goes_in_steps_and_others_go_between() {
 }
 
 /// The timer, woken by each such end, waited for the lock that the call needed for the same work: a
-/// step of a chain took a third longer. It is woken for what a call leaves.
+/// step of a chain took a quarter longer. It is woken for what a call leaves.
 #[test]
 fn the_timer_follows_only_the_ends_that_a_call_leaves() {
     let queue = Queue::builder().in_memory().unwrap();
