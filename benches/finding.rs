@@ -12,7 +12,7 @@
 
 mod common;
 
-use common::beside::{calls_beside, spin};
+use common::beside::{calls_beside, felt, spin};
 use common::{PAYLOAD, Run, share, time};
 use std::hint::black_box;
 use std::time::SystemTime;
@@ -160,12 +160,5 @@ fn measure(run: &Run, deep: &Deep, name: &str, look: Look) {
         "–",
         "≤ 1 ms",
     );
-    let (felt, alone) = (share(&puts, 0.999), share(&alone, 0.999));
-    run.line(
-        format!("{name}: a neighbour's puts, p99.9"),
-        time(felt),
-        format!("beside a thread that only spins {}", time(alone)),
-        format!("{:.2}", felt / alone),
-        "≤ 2 ms",
-    );
+    felt(run, name, (&puts, &alone), "≤ 2 ms");
 }

@@ -11,9 +11,8 @@
 
 mod common;
 
-use common::beside::{calls_beside, idle, spin, work_beside};
+use common::beside::{calls_beside, felt, idle, spin, work_beside};
 use common::{PAYLOAD, Ratio, Run, figure, share, sorted, time};
-use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 use tubewell::{Durability, ManualClock, Queue, Task, Tube, TubeOptions, Tubes};
 
@@ -22,6 +21,7 @@ const TEN: usize = 10;
 const CONDITION: &str = "a condition";
 const THROTTLE: &str = "a throttle";
 const PAUSE: &str = "a pause";
+const BLOCKED: &str = "another task";
 /// The reach of a neighbour's puts.
 const NEIGHBOUR: &str = "≤ 2 ms";
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
@@ -56,50 +56,61 @@ fn fill(tube: &Tube, tasks: u64) {
 /// stands in the way. Only the takes are timed.
 fn in_the_way(run: &Run) {
     let many = run.count("in-the-way", 1_000, 100_000, 100_000);
-    for gate in [CONDITION, THROTTLE, PAUSE] {
-        let what = format!("take from two tubes with {many} behind {gate} in the first");
-        if !run.wants(&what) {
-            continue;
-        }
-        let [full, bare] = [many, 0].map(|tasks| {
-            let queue = open(run);
-            let tube = closed(&queue, gate);
-            fill(&tube, tasks);
-            let both = queue.tubes_of(["closed", "open"]).unwrap().in_order();
-            let open = queue.tube("open").unwrap();
-            queue.checkpoint().unwrap();
-            (queue, open, both)
-        });
-        let takes = |(_, open, both): &(Queue, Tube, Tubes), times| {
-            timed_takes(open, times, || both.try_take().unwrap().unwrap())
+    for why in [CONDITION, THROTTLE, PAUSE, BLOCKED] {
+        let what = match why {
+            BLOCKED => format!("take with {many} blocked in the way"),
+            gate => format!("take from two tubes with {many} behind {gate} in the first"),
         };
-        run.pair(
-            &figure(&what, "without", Ratio::Cost, "≤ 1.2"),
-            |times| takes(&full, times),
-            |times| takes(&bare, times),
-        );
+        if run.wants(&what) {
+            let [full, bare] = [many, 0].map(|tasks| Way::new(run, why, tasks));
+            run.pair(
+                &figure(&what, "without", Ratio::Cost, "≤ 1.2"),
+                |times| full.takes(times),
+                |times| bare.takes(times),
+            );
+        }
     }
-    let what = format!("take with {many} blocked in the way");
-    if run.wants(&what) {
-        let [full, bare] = [many, 0].map(|tasks| {
-            let queue = open(run);
+}
+
+/// A queue with tasks that may not be taken, and a tube in which others are put.
+struct Way {
+    _queue: Queue,
+    tube: Tube,
+    /// The tube and the closed one before it.
+    both: Option<Tubes>,
+}
+
+impl Way {
+    fn new(run: &Run, why: &str, tasks: u64) -> Self {
+        let queue = open(run);
+        let (tube, both) = if why == BLOCKED {
             let tube = queue.tube("tube").unwrap();
             let parent = tube.put(b"taken and not finished").unwrap();
             let _ = tube.take().unwrap().detach();
             for _ in 0..tasks {
                 tube.task(&[7; PAYLOAD]).priority(-1).after([parent]).put().unwrap();
             }
-            queue.checkpoint().unwrap();
-            (queue, tube)
-        });
-        let takes = |(_, tube): &(Queue, Tube), times| {
-            timed_takes(tube, times, || tube.try_take().unwrap().unwrap())
+            (tube, None)
+        } else {
+            fill(&closed(&queue, why), tasks);
+            let both = queue.tubes_of(["closed", "open"]).unwrap().in_order();
+            (queue.tube("open").unwrap(), Some(both))
         };
-        run.pair(
-            &figure(&what, "without", Ratio::Cost, "≤ 1.2"),
-            |times| takes(&full, times),
-            |times| takes(&bare, times),
-        );
+        queue.checkpoint().unwrap();
+        Self { _queue: queue, tube, both }
+    }
+
+    fn takes(&self, times: u64) -> Duration {
+        fill(&self.tube, times);
+        let take = || match &self.both {
+            Some(both) => both.try_take().unwrap().unwrap(),
+            None => self.tube.try_take().unwrap().unwrap(),
+        };
+        let began = Instant::now();
+        let tasks: Vec<Task> = (0..times).map(|_| take()).collect();
+        let took = began.elapsed();
+        self.tube.ack_many(tasks).unwrap();
+        took
     }
 }
 
@@ -121,15 +132,6 @@ fn closed(queue: &Queue, gate: &str) -> Tube {
         _ => {}
     }
     tube
-}
-
-fn timed_takes(tube: &Tube, times: u64, take: impl Fn() -> Task) -> Duration {
-    fill(tube, times);
-    let began = Instant::now();
-    let tasks: Vec<Task> = (0..times).map(|_| take()).collect();
-    let took = began.elapsed();
-    tube.ack_many(tasks).unwrap();
-    took
 }
 
 /// A condition with a million tasks behind it: how long it takes to set it, how long until a
@@ -191,20 +193,7 @@ fn opening(run: &Run) {
         assert!(two.try_take().unwrap().is_none());
     });
     let (_, alone) = calls_beside(&own, length, &|_| spin(middle));
-    felt(run, &format!("{what}, and a second that is closed"), &puts, &alone, NEIGHBOUR);
-}
-
-/// What a neighbour's puts waited for, and what they waited for beside a thread that only spins.
-fn felt(run: &Run, what: &str, puts: &[f64], alone: &[f64], reach: &'static str) {
-    let (felt, alone) = (share(puts, 0.999), share(alone, 0.999));
-    let part = if puts.len() < 1000 { "the longest" } else { "p99.9" };
-    run.line(
-        format!("{what}: a neighbour's {} puts, {part}", puts.len()),
-        time(felt),
-        format!("beside a thread that only spins {}", time(alone)),
-        format!("{:.2}", felt / alone),
-        reach,
-    );
+    felt(run, &format!("{what}, and a second that is closed"), (&puts, &alone), NEIGHBOUR);
 }
 
 /// Ten takers of ten tubes with one throttle of ten slots, and without it.
@@ -266,7 +255,7 @@ fn dependencies(run: &Run) {
         });
         let (_, alone) = calls_beside(&own, Duration::from_secs_f64(seconds), &|_| spin(1e-3));
         run.line(&what, time(seconds), time(seconds / many as f64), "–", "–");
-        felt(run, &what, &puts, &alone, NEIGHBOUR);
+        felt(run, &what, (&puts, &alone), NEIGHBOUR);
     }
 }
 
@@ -383,15 +372,12 @@ fn after_a_sleep(run: &Run) {
     let [tube, own] = ["tube", "neighbour"].map(|name| queue.tube(name).unwrap());
     schedules(&queue, &tube, count, Duration::from_secs(3600));
     queue.checkpoint().unwrap();
-    let (told, fired) = mpsc::channel();
     let (seconds, puts) = work_beside(&own, || {
         clock.advance(WEEK);
         queue.tick().unwrap();
-        let made = tube.len().unwrap();
-        told.send(made).unwrap();
     });
+    let made = tube.len().unwrap();
     let (_, alone) = calls_beside(&own, Duration::from_secs_f64(seconds), &|_| spin(1e-3));
-    let made = fired.recv().unwrap();
     run.line(&what, time(seconds), format!("{made} tasks"), "–", "one each");
-    felt(run, &what, &puts, &alone, "–");
+    felt(run, &what, (&puts, &alone), "–");
 }

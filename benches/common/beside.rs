@@ -1,7 +1,7 @@
 //! What others feel of a load: the puts of a neighbour at a steady rate, and what a queue without
 //! calls uses.
 
-use super::{PAYLOAD, Run, os, paced, sorted, time};
+use super::{PAYLOAD, Run, os, paced, share, sorted, time};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tubewell::{Queue, Tube};
@@ -77,6 +77,20 @@ fn puts(own: &Tube, is_over: impl Fn(u64) -> bool) -> Vec<f64> {
         times.push(from.elapsed().as_secs_f64());
     }
     sorted(times)
+}
+
+/// A line for what a neighbour's puts waited for, and what they waited for beside a thread that
+/// only spins.
+pub(crate) fn felt(run: &Run, what: &str, (puts, alone): (&[f64], &[f64]), reach: &'static str) {
+    let (felt, alone) = (share(puts, 0.999), share(alone, 0.999));
+    let part = if puts.len() < 1000 { "the longest" } else { "p99.9" };
+    run.line(
+        format!("{what}: a neighbour's {} puts, {part}", puts.len()),
+        time(felt),
+        format!("beside a thread that only spins {}", time(alone)),
+        format!("{:.2}", felt / alone),
+        reach,
+    );
 }
 
 /// What the process uses and writes in some seconds without calls.

@@ -328,7 +328,8 @@ impl Effects {
         }
         self.days.extend(later.days);
         self.tubes.extend(later.tubes);
-        (self.work, self.timer_work) = (self.work | later.work, self.timer_work | later.timer_work);
+        self.work |= later.work;
+        self.timer_work |= later.timer_work;
         EdgeWork::append(&mut self.edges, later.edges);
         self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
         self.retired.extend(later.retired);

@@ -79,7 +79,7 @@ pub(crate) fn follow_ends(parts: &Shared, began: EdgeWork) {
         let Some((kind, rows, from)) = lists.iter_mut().find(|(_, rows, from)| *from < rows.len())
         else {
             if is_left {
-                parts.timer.wake();
+                break;
             }
             return;
         };

@@ -3,7 +3,7 @@
 //! is handed out after those that it waits for and through open gates, slots and tags are counted
 //! as they are listed, a removed task stays removed, and in the end nothing is stuck.
 
-use super::{Bytes, play};
+use super::{Bytes, fine, play};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tubewell::{
@@ -70,16 +70,8 @@ struct World {
     is_open: bool,
 }
 
-/// A refusal is as good as an answer, but nothing in memory may fail.
-fn fine<T>(result: Result<T>) -> Option<T> {
-    match result {
-        Ok(done) => Some(done),
-        Err(error) => {
-            let failed = [ErrorKind::Broken, ErrorKind::Damaged, ErrorKind::Io, ErrorKind::Closed];
-            assert!(!failed.contains(&error.kind()), "{error}");
-            None
-        }
-    }
+fn number_of(tube: &str) -> usize {
+    NAMES.iter().position(|name| *name == tube).expect("a tube of this world")
 }
 
 impl World {
@@ -214,8 +206,7 @@ impl World {
             assert!(!self.gone.contains(&id), "task {id} is handed out and was gone");
             assert!(!self.done.contains(&id), "task {id} is handed out and was done");
             // A child of a schedule is met here first.
-            let names = NAMES.iter().position(|name| *name == task.tube());
-            let at = *self.known.entry(id).or_insert(names.expect("a tube of this world"));
+            let at = *self.known.entry(id).or_insert(number_of(task.tube()));
             for earlier in self.waits.get(&id).into_iter().flatten() {
                 assert!(self.done.contains(earlier), "task {id} came before {earlier}");
             }
@@ -351,8 +342,7 @@ impl World {
                 if let Some(id) = fine(schedule.run_now())
                     && let Some(task) = fine(self.queue.find(id))
                 {
-                    let at = NAMES.iter().position(|name| *name == task.tube);
-                    self.known.insert(id.get(), at.expect("a tube of this world"));
+                    self.known.insert(id.get(), number_of(&task.tube));
                 }
             }
             _ => {

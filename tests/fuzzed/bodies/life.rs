@@ -2,7 +2,7 @@
 //! results, reports, settings, consumers. The events of the queue are played back: they must lead
 //! to the tasks and the states that the listings show, and each must follow from the one before.
 
-use super::{Bytes, play};
+use super::{Bytes, fine, play};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tubewell::{
@@ -67,16 +67,6 @@ struct World {
     /// What the events say: the tube and the state of each task.
     seen: BTreeMap<TaskId, (String, State)>,
     newest: u64,
-}
-
-/// A refusal is as good as an answer, but nothing in memory may fail.
-fn fine<T>(result: Result<T>) -> Option<T> {
-    result
-        .map_err(|error| {
-            let failed = [ErrorKind::Broken, ErrorKind::Damaged, ErrorKind::Io, ErrorKind::Unknown];
-            assert!(!failed.contains(&error.kind()), "{error}");
-        })
-        .ok()
 }
 
 impl World {

@@ -14,10 +14,31 @@ pub use flow::flow;
 pub use image::{flips, open, unharmed};
 pub use life::life;
 pub use script::script;
+use tubewell::{ErrorKind, Result};
 
 /// Every key, row and record decoder is tried; what decodes must encode to the same bytes.
 pub fn decode(bytes: &[u8]) {
     tubewell::testing::decode_any(bytes);
+}
+
+/// A refusal is as good as an answer, but nothing in memory may fail.
+pub(crate) fn fine<T>(result: Result<T>) -> Option<T> {
+    match result {
+        Ok(done) => Some(done),
+        Err(error) => {
+            let kind = error.kind();
+            let failed = [
+                ErrorKind::Broken,
+                ErrorKind::Damaged,
+                ErrorKind::Io,
+                ErrorKind::Unknown,
+                ErrorKind::DiskFull,
+                ErrorKind::Closed,
+            ];
+            assert!(!failed.contains(&kind), "{error}");
+            None
+        }
+    }
 }
 
 /// Does at most so many steps, as many as there are bytes for, and looks at everything after each

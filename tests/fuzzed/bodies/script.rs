@@ -2,7 +2,7 @@
 //! checked without a model: ids grow, a removed task stays removed, counts are right, and the
 //! queue's own check finds nothing.
 
-use super::{Bytes, play};
+use super::{Bytes, fine, play};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 use tubewell::{
@@ -66,26 +66,6 @@ struct World {
     /// What was acked, deleted, replaced, truncated or dropped.
     gone: BTreeSet<u64>,
     newest: u64,
-}
-
-/// A refusal is as good as an answer, but nothing in memory may fail.
-fn fine<T>(result: Result<T>) -> Option<T> {
-    match result {
-        Ok(done) => Some(done),
-        Err(error) => {
-            let kind = error.kind();
-            let failed = [
-                ErrorKind::Broken,
-                ErrorKind::Damaged,
-                ErrorKind::Io,
-                ErrorKind::Unknown,
-                ErrorKind::DiskFull,
-                ErrorKind::Closed,
-            ];
-            assert!(!failed.contains(&kind), "{error}");
-            None
-        }
-    }
 }
 
 /// Times that coincide, zero and without end among them.
