@@ -230,4 +230,4 @@ pub use words::task::{
 pub use words::tube_kind::TubeKind;
 pub use words::unique::Unique;
 pub use words::urgency::Urgency;
-pub use words::verb::{Advance, Conflict, PauseTerms, Put, PutOutcome, Release, Unfailed};
+pub use words::verb::{Advance, Conflict, Merged, PauseTerms, Put, PutOutcome, Release, Unfailed};

@@ -84,6 +84,8 @@ pub struct Calls {
     pub advance: u64,
     /// Tasks that came from another tube, or went there by [`move_to`](Tube::move_to).
     pub moved: u64,
+    /// Tasks that came from another tube, or went there, with a [merge](Queue::merge).
+    pub merged: u64,
     /// Tasks that waited for others and wait for none any more.
     pub unblock: u64,
     /// Tasks that were removed because one that they came after ended otherwise than they waited
@@ -118,6 +120,9 @@ pub struct TubeInfo {
     /// How long the pause still lasts, in [queue time](crate#time). None without an end, and while
     /// the tube is not paused.
     pub pause_left: Option<Duration>,
+    /// The name of the tube that its tasks are being [moved to](Queue::merge): until that has
+    /// ended takes wait. Empty if that tube was dropped.
+    pub merges_into: Option<String>,
     /// Whether its tasks are in memory only.
     pub temporary: bool,
     /// How many takes wait for a task of it.
@@ -184,6 +189,7 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeStats {
         update: of(Cause::Update),
         advance: of(Cause::Advance),
         moved: of(Cause::Move),
+        merged: of(Cause::Merge),
         unblock: of(Cause::Unblock),
         cancel: of(Cause::Cancel),
         delay: of(Cause::Delay),
@@ -217,7 +223,9 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeStats {
 fn shown(core: &Shared, state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeInfo {
     let row = tube.row.clone();
     let left = || Duration::from_micros(row.pause_end().saturating_sub(now.queue));
+    let name_of = |tube: u32| state.tube(tube).map(|tube| tube.row.name);
     TubeInfo {
+        merges_into: row.merges_into.map(|into| name_of(into).unwrap_or_default()),
         paused: row.pause.is_some(),
         pause_left: (row.pause_end() != NEVER).then(left),
         name: row.name,

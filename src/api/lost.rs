@@ -7,7 +7,7 @@ use crate::api::ticket_handle::TicketHandle;
 use crate::runtime::event_filter::EventFilter;
 use crate::runtime::events::{Event, Interest};
 use crate::words::error::Result;
-use crate::words::sync::{Arc, AtomicBool, Ordering};
+use crate::words::sync::{Arc, AtomicBool, Mutex, Ordering};
 use crate::words::task::{Cause, State};
 
 /// The callback of one lease, as long as this exists.
@@ -15,6 +15,9 @@ pub(crate) struct LostCallback {
     _guard: CallbackGuard,
     muted: Arc<Muted>,
 }
+
+/// Where the task is, by the events so far.
+type TubeOfTask = Mutex<Arc<str>>;
 
 /// Which ends of the lease are not told, because its holder is the one that ends it.
 struct Muted {
@@ -47,7 +50,18 @@ pub(crate) fn register(
     let muted = Muted { all: AtomicBool::new(false), puts: AtomicBool::new(false) };
     let (is_over, muted) = (AtomicBool::new(false), Arc::new(muted));
     let hears = muted.clone();
+    let tube = TubeOfTask::new(held.name.clone());
     let tell = move |event: &Event| {
+        if event.cause == Cause::Merge {
+            // The lease goes on in the other tube.
+            if let Some(to) = event.to_tube() {
+                *tube.lock() = to.into();
+            }
+            return;
+        }
+        if event.task.is_none() && event.tube != *tube.lock() {
+            return;
+        }
         // Later events are of other leases on the task.
         let ends = event.to != Some(State::Taken);
         let was_over = if ends {
@@ -63,7 +77,8 @@ pub(crate) fn register(
         }
     };
     let (core, callbacks) = (&held.hold.core, &held.hold.callbacks);
-    let filter = EventFilter::new().tube(&held.name).of_lease(held.id());
+    // Of any tube: its own may be merged into another one.
+    let filter = EventFilter::new().of_lease(held.id());
     let callback = Callback::new(tell, Interest::Event);
     let guard = CallbackGuard::new(core, callbacks, filter, callback);
     let registered = guard.and_then(|guard| held.left().map(|_| guard));

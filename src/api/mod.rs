@@ -32,6 +32,7 @@ pub(crate) mod queue;
 pub(crate) mod tubes;
 pub(crate) mod several;
 pub(crate) mod scope;
+pub(crate) mod merge;
 pub(crate) mod consumers;
 pub(crate) mod depend;
 pub(crate) mod upkeep;

@@ -230,8 +230,8 @@ impl TicketHandle {
     /// # Errors
     /// As [`Task::last_checkpoint`].
     pub fn last_checkpoint(&self) -> Result<Option<Vec<u8>>> {
-        let read = self.hold.core.look_at(|state, _| {
-            let tube = state.tube(self.number)?;
+        let read = self.hold.core.look_at(|state, now| {
+            let tube = self.tube_in(state, now)?;
             settle::held(&state.store, &tube, self.ticket)?;
             reports::checkpoint(&state.store, &tube, self.ticket.id)
         });
@@ -244,7 +244,7 @@ impl TicketHandle {
     /// As [`Task::last_checkpoint`].
     pub fn previous(&self) -> Result<Option<HistoryEntry>> {
         let read = self.hold.core.look_at(|state, now| {
-            let tube = state.tube(self.number)?;
+            let tube = self.tube_in(state, now)?;
             settle::held(&state.store, &tube, self.ticket)?;
             history::read(&state.store, &tube, self.ticket.id, now)
         });

@@ -6,6 +6,7 @@ use crate::engine::settle::{self, Adding, Settle};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{description, lapse, tags};
 use crate::format::row::{TakenRow, TaskRow};
+use crate::runtime::commit::EngineState;
 use crate::words::clock::{NEVER, Now};
 use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -70,7 +71,7 @@ impl TicketHandle {
         self.ticket.id
     }
 
-    /// The name of the task's tube.
+    /// The name of the tube that the task was taken from.
     pub fn tube(&self) -> &str {
         &self.name
     }
@@ -121,12 +122,17 @@ impl TicketHandle {
     /// # Errors
     /// As [`Lease::tags`](crate::Lease::tags).
     pub fn tags(&self) -> Result<Vec<String>> {
-        let tags = self.hold.core.look_at(|state, _| {
-            let (view, tube) = (&state.store, state.tube(self.number)?);
+        let tags = self.hold.core.look_at(|state, now| {
+            let (view, tube) = (&state.store, self.tube_in(state, now)?);
             let (_, taken) = settle::held(view, &tube, self.ticket)?;
             tags::read(view, tube.run(), self.ticket.id, &taken.head)
         });
         tags.map_err(|error| self.named(error, "read the tags"))
+    }
+
+    /// The tube in which the task is.
+    pub(super) fn tube_in(&self, state: &EngineState, now: Now) -> Result<TubeEntry> {
+        state.tube_of(self.number, self.ticket, now)
     }
 
     /// What the task's own row says, while the task is held.
@@ -135,8 +141,8 @@ impl TicketHandle {
     }
 
     fn read_with_tube<R>(&self, of: impl Fn(&TubeEntry, &TaskRow<'_>) -> R) -> Result<R> {
-        self.hold.core.look_at(|state, _| {
-            let (view, tube) = (&state.store, state.tube(self.number)?);
+        self.hold.core.look_at(|state, now| {
+            let (view, tube) = (&state.store, self.tube_in(state, now)?);
             let (stored, _) = settle::held(view, &tube, self.ticket)?;
             let stored = stored.whole(view, &tube)?;
             let (_, row) = stored.task(&tube)?.read.ok_or_else(|| damaged("task"))?;
@@ -168,7 +174,7 @@ impl TicketHandle {
 
     pub(crate) fn left(&self) -> Result<Option<Duration>> {
         self.hold.core.look_at(|state, now| {
-            let tube = state.tube(self.number)?;
+            let tube = self.tube_in(state, now)?;
             let (_, taken) = settle::held(&state.store, &tube, self.ticket)?;
             left_of(&tube, &taken, now)
         })

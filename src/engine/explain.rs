@@ -52,6 +52,13 @@ fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<
         let left = || Duration::from_micros(end.saturating_sub(now.queue));
         reasons.push(WhyNot::TubePaused { left: (end != NEVER).then(left) });
     }
+    if let Some(into) = tube.row.merges_into {
+        let into = match query::tube(view, into) {
+            Err(error) if error.is_not_found() => String::new(),
+            into => into?.row.name,
+        };
+        reasons.push(WhyNot::Merging { into });
+    }
     let closed = gates::at(view, tube, now)?.into_iter().filter(|gate| gate.free == 0);
     reasons.extend(closed.map(|gate| gate.why));
     let (stored, _) = lookup::find(view, tube, id)?;

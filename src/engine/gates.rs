@@ -92,7 +92,7 @@ pub(crate) fn free(
     tube: &TubeEntry,
     now: Now,
 ) -> Result<usize> {
-    if tube.row.pause.is_some() {
+    if tube.row.is_shut() {
         return Ok(0);
     }
     let free = at(view, tube, now)?.iter().map(|gate| gate.free_for(known, tube.number)).min();

@@ -2,6 +2,7 @@
 //! is too large for one record is written in turns before the op.
 
 use crate::engine::context::{Op, OpContext, damaged};
+use crate::engine::held_in;
 use crate::engine::moves::Move;
 use crate::engine::pieces::StagedPayload;
 use crate::engine::replace::{Replacement, generation_after};
@@ -90,7 +91,7 @@ impl<V: HeldVerb> Op for StageReplacement<'_, V> {
             Some(before) => before,
             None => {
                 let Some((number, ticket)) = self.verb.held() else { return Ok(None) };
-                let tube = &*ctx.tube(number)?;
+                let tube = &*held_in::tube(ctx, number, ticket)?;
                 self.verb.admit(tube)?;
                 let (stored, _) = settle::held(ctx, tube, ticket)?;
                 let stored = stored.whole(ctx, tube)?;
@@ -121,9 +122,9 @@ impl HeldVerb for Settle<'_> {
     }
 
     fn decide_with(&self, ctx: &mut OpContext<'_>, new: &Replacement<'_>) -> Result<Self::Done> {
-        let tube = &*ctx.tube(self.tube)?;
-        self.admit(tube)?;
         for ticket in self.tickets {
+            let tube = &*held_in::tube(ctx, self.tube, *ticket)?;
+            self.admit(tube)?;
             let (stored, taken) = settle::held(ctx, tube, *ticket)?;
             let bytes = stored.task(tube)?.bytes as i64;
             let stored = new.of(ctx, tube, stored, ticket.id)?;

@@ -157,7 +157,7 @@ fn event_of(cause: Cause, to: &TaskState) -> Option<HistoryEvent> {
         Cause::Kick => HistoryEvent::Kicked,
         Cause::Trash => HistoryEvent::Trashed,
         Cause::Restore => HistoryEvent::Restored,
-        Cause::Move => HistoryEvent::Moved,
+        Cause::Move | Cause::Merge => HistoryEvent::Moved,
         Cause::Advance => HistoryEvent::Advanced,
         Cause::Bury => match to {
             TaskState::Buried(row) if matches!(row.reason, Reason::Failed { .. }) => {

@@ -3,7 +3,8 @@
 use crate::engine::context::{Op, OpContext};
 use crate::engine::history::{Noted, append, line};
 use crate::engine::stored::TaskState;
-use crate::engine::{lookup, query, settle, transition};
+use crate::engine::tube_cache::TubeRef;
+use crate::engine::{held_in, lookup, query, settle, transition};
 use crate::format::row::HistoryRow;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::history::{HistoryEvent, check_line};
@@ -23,6 +24,14 @@ impl Logged {
         match self {
             Self::Held(ticket) => ticket.id,
             Self::ById(id) => id,
+        }
+    }
+
+    /// The tube of the task, by the number that the call gives.
+    pub(crate) fn tube<'a>(self, ctx: &OpContext<'a>, number: u32) -> Result<TubeRef<'a>> {
+        match self {
+            Self::Held(ticket) => held_in::tube(ctx, number, ticket),
+            Self::ById(_) => ctx.tube(number),
         }
     }
 }
@@ -50,7 +59,7 @@ impl Op for Log<'_> {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
-        let tube = &*ctx.tube(self.tube)?;
+        let tube = &*self.which.tube(ctx, self.tube)?;
         if !tube.row.options.history.stores() {
             let text = "a line in a history, of which the tube keeps none";
             return Err(Error::new(ErrorKind::Unsupported).because(text));

@@ -10,9 +10,11 @@ use crate::engine::replace::Replacement;
 use crate::engine::settle;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tags::Moving;
-use crate::engine::tube_cache::TubeEntry;
+use crate::engine::tube_cache::{TubeEntry, TubeRef};
 use crate::engine::update::{self, Changes};
-use crate::engine::{finish, history, keys, lookup, query, reports, retry, statistics, transition};
+use crate::engine::{
+    finish, held_in, history, keys, lookup, query, reports, retry, statistics, transition,
+};
 use crate::format::Value;
 use crate::format::feature::MOVES;
 use crate::format::key::{self, Direction, Home, Order, Rank};
@@ -118,13 +120,20 @@ impl Move<'_> {
         }
     }
 
+    fn tube_of_task<'t>(&self, ctx: &OpContext<'t>) -> Result<TubeRef<'t>> {
+        match self.ticket() {
+            Some(ticket) => held_in::tube(ctx, self.from, ticket),
+            None => ctx.tube(self.from),
+        }
+    }
+
     /// Decides, perhaps on the task with a new payload.
     pub(crate) fn decide_on(
         &self,
         ctx: &mut OpContext<'_>,
         new: Option<&Replacement<'_>>,
     ) -> Result<()> {
-        let (from, to) = (&*ctx.tube(self.from)?, &*ctx.tube(self.to)?);
+        let (from, to) = (&*self.tube_of_task(ctx)?, &*ctx.tube(self.to)?);
         if self.which.given().is_none() {
             update::check(to, &self.changes)?;
         }

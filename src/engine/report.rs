@@ -3,7 +3,7 @@
 
 use crate::engine::context::{Op, OpContext};
 use crate::engine::stored::{TaskRef, TaskState};
-use crate::engine::{settle, transition};
+use crate::engine::{held_in, settle, transition};
 use crate::format::feature::REPORTS;
 use crate::format::key::{self, ReportPart};
 use crate::format::row::{ReportRow, TaskProgress};
@@ -40,7 +40,7 @@ impl Op for ReportHeld<'_> {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
-        let tube = &*ctx.tube(self.tube)?;
+        let tube = &*held_in::tube(ctx, self.tube, self.ticket)?;
         check(self.report)?;
         let (stored, taken) = settle::held(ctx, tube, self.ticket)?;
         let task = stored.task(tube)?;

@@ -5,7 +5,9 @@ use crate::engine::context::{Op, OpContext};
 use crate::engine::failures::{self, stored_group, stored_text};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{finish, gates, history, lapse, query, retention, retry, transition, trash};
+use crate::engine::{
+    finish, gates, held_in, history, lapse, query, retention, retry, transition, trash,
+};
 use crate::format::key::{self, Order, Rank};
 use crate::format::row::{BuriedRow, DelayedRow, TakenRow, TaskProgress};
 use crate::format::{Tag, View};
@@ -216,13 +218,13 @@ impl Op for Settle<'_> {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
-        let tube = &*ctx.tube(self.tube)?;
-        // Most verdicts are acks, which every tube allows.
-        if !matches!(self.verdict, Verdict::Ack) {
-            check(tube, &self.verdict)?;
-        }
         let mut lost = Vec::new();
         for ticket in self.tickets {
+            let tube = &*held_in::tube(ctx, self.tube, *ticket)?;
+            // Most verdicts are acks, which every tube allows.
+            if !matches!(self.verdict, Verdict::Ack) {
+                check(tube, &self.verdict)?;
+            }
             match held(ctx, tube, *ticket) {
                 Ok((stored, taken)) => settle(ctx, stored.task(tube)?, taken, &self.verdict)?,
                 Err(error) if error.is_lease_lost() => lost.push(ticket.id),

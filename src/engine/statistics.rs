@@ -29,6 +29,20 @@ pub(crate) fn arrive(ctx: &OpContext<'_>, tube: &TubeEntry, to: &mut TaskState) 
     head.set_ready_since(is_ready.then_some(ctx.now.queue));
 }
 
+/// The same of one that comes to the tube as it stands: it goes on being ready.
+#[cold]
+pub(crate) fn carry(
+    ctx: &OpContext<'_>,
+    (task, from): (&TaskRef<'_>, &TaskState),
+    tube: &TubeEntry,
+    to: &mut TaskState,
+) -> Result<()> {
+    let is_ready = matches!(to, TaskState::Ready(_)) && tube.row.options.keep_days > 0;
+    let since = if is_ready { ready_since(ctx, task, from)?.or(Some(ctx.now.queue)) } else { None };
+    to.head_mut().set_ready_since(since);
+    Ok(())
+}
+
 /// Says since when a new task is ready that has a row.
 #[cold]
 pub(crate) fn put(ctx: &OpContext<'_>, standing: &mut TaskState) {

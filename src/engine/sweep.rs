@@ -132,7 +132,7 @@ pub(crate) fn step(ctx: &mut OpContext<'_>, kind: Work, (at, row): Met) -> Resul
             pieces::step(ctx, of, row.as_deref())?.map(|left| left.encode())
         }
         // The call that writes the pieces ends this work, or an opening does.
-        Work::Staged | Work::Linking => return Ok(()),
+        Work::Staged | Work::Linking | Work::Merge => return Ok(()),
         // These have an op of their own.
         Work::Cascade | Work::Unlink => return Ok(()),
     };

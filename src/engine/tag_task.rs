@@ -35,7 +35,7 @@ impl Op for TagTask<'_> {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Vec<String>> {
-        let tube = &*ctx.tube(self.tube)?;
+        let tube = &*self.which.tube(ctx, self.tube)?;
         let id = self.which.id();
         if self.is_added {
             check(self.tags)?;

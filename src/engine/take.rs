@@ -7,7 +7,8 @@ use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{
-    fresh, gates, groups, keys, lookup, position, query, settle, slots, state_rows, transition,
+    fresh, gates, groups, held_in, keys, lookup, position, query, settle, slots, state_rows,
+    transition,
 };
 use crate::format::key::{self, Direction, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
@@ -126,7 +127,7 @@ impl Op for ReadTaken {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Payload> {
-        let tube = ctx.tube(self.tube)?;
+        let tube = held_in::tube(ctx, self.tube, self.ticket)?;
         let (stored, _) = settle::held(ctx, &tube, self.ticket)?;
         let read = stored.task(&tube).and_then(|task| task.content(ctx)?.payload.read(ctx));
         let at = || key::taken(tube.run(), self.ticket.id);

@@ -84,6 +84,11 @@ pub(crate) trait KnownTubes {
         false
     }
 
+    /// Whether this process has merged a tube: a lease may be in another tube than its ticket says.
+    fn has_merged(&self) -> bool {
+        false
+    }
+
     /// The limit of payload bytes of all durable tubes together.
     fn durable_bytes_max(&self) -> u64 {
         u64::MAX

@@ -4,7 +4,7 @@
 use crate::engine::context::{Op, OpContext};
 use crate::engine::effects::{NextDue, TubeChange};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{gates, query, schedules, settings};
+use crate::engine::{gates, merge, query, schedules, settings};
 use crate::format::Deadline;
 use crate::format::extension::Extension;
 use crate::format::key::{self, Run, Work};
@@ -119,6 +119,7 @@ impl Op for Create<'_> {
             options: self.options.clone(),
             pace: 0,
             pending: PendingOptions::default(),
+            merges_into: None,
             extension: Extension::default(),
         };
         settings::needs(ctx, &row.options);
@@ -165,6 +166,7 @@ impl Op for Drop {
             ctx.effects().deadline(self.tube, fires);
         }
         settings::forget(ctx, self.tube)?;
+        merge::forget(ctx, &tube)?;
         clear(ctx, tube.run())?;
         ctx.effects().wake(self.tube, usize::MAX);
         Ok(())
@@ -187,6 +189,9 @@ impl Op for Truncate {
         row.run = query::next_run(&mut counters, old.is_temporary())?;
         // No row of the new run has to follow a change of options.
         row.pending = PendingOptions::default();
+        // It is empty.
+        row.merges_into = None;
+        merge::forget(ctx, &tube)?;
         ctx.change(key::meta(Counters::WHAT), counters.encode());
         // The deadlines of the old run are forgotten; these are not of its tasks.
         let fires = schedules::first_fires(ctx, self.tube)?;

@@ -29,6 +29,7 @@ pub(crate) const KNOWN: &[Feature] = &[
     CONDITIONS,
     HOURS,
     THROTTLES,
+    MERGES,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -145,6 +146,11 @@ pub(crate) const HOURS: Feature =
 /// and would take more tasks than it lets through.
 pub(crate) const THROTTLES: Feature =
     Feature { number: 24, unknown: Unknown::Refuse, name: Cow::Borrowed("throttles") };
+
+/// A tube whose tasks are moved to another one. A version without it would take tasks of it
+/// meanwhile, and would not go on.
+pub(crate) const MERGES: Feature =
+    Feature { number: 25, unknown: Unknown::Refuse, name: Cow::Borrowed("merges") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

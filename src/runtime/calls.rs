@@ -39,6 +39,7 @@ impl Shared {
             true => Ok(()),
             false => void_leases(&core, true)
                 .and_then(|()| roll_back_puts(&core))
+                .and_then(|()| core.find_merges())
                 .and_then(|()| timer::set_schedules_back(&core)),
         });
         begun.map_err(|error| core.state.lock().store.opening_failed(error))?;

@@ -51,6 +51,8 @@ pub(crate) struct DerivedState {
     /// Work on the ends of tasks that others come after, for the call that has begun it. Usually
     /// none.
     pub(crate) edges: Option<Box<EdgeWork>>,
+    /// A tube was merged into another one since the opening.
+    has_merged: bool,
     /// The sets of tubes that are taken from. Usually there are none.
     pub(crate) sets: Option<Box<TubeSets>>,
     pub(crate) seats: Arc<Seats>,
@@ -165,6 +167,10 @@ impl KnownTubes for DerivedState {
         self.awaited.contains_key(&task)
     }
 
+    fn has_merged(&self) -> bool {
+        self.has_merged
+    }
+
     fn durable_bytes_max(&self) -> u64 {
         self.live.durable_bytes_max.load(Ordering::Relaxed)
     }
@@ -251,6 +257,7 @@ impl DerivedState {
     /// Sets the tube's row, and the border of its fresh tasks if its run is new here.
     pub(crate) fn load_tube(&mut self, number: u32, row: TubeRow, border: Option<Border>) {
         self.visit();
+        self.has_merged |= row.merges_into.is_some();
         if row.options.gates.is_some() || !self.gated.tubes.is_empty() {
             self.set_gates(number, row.options.gates.as_deref());
         }

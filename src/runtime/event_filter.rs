@@ -206,7 +206,8 @@ impl EventFilter {
 
     pub(crate) fn passes(&self, event: &Event) -> bool {
         let is_of_task = event.task.is_some() || !self.tasks_only;
-        is_of_task
+        self.lease.is_none_or(|id| is_of_lease(event, id))
+            && is_of_task
             && (!self.tracked || event.is_tracked())
             && has(&self.causes, Some(event.cause))
             && has(&self.tasks, event.task)
@@ -214,7 +215,6 @@ impl EventFilter {
             && has(&self.from, event.from)
             && has(&self.to, event.to)
             && self.passes_tube(&event.tube)
-            && self.lease.is_none_or(|id| is_of_lease(event, id))
     }
 }
 

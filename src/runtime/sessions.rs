@@ -8,14 +8,15 @@ use crate::engine::recover::{ExpireSessions, ReturnLeases};
 use crate::engine::repair::Repair;
 use crate::engine::settle::{self, Settle};
 use crate::engine::staging::RollBack;
-use crate::format::View;
+use crate::runtime::commit::EngineState;
 use crate::runtime::grace_timers::Grace;
 use crate::runtime::pipeline::submit;
 use crate::runtime::session_leases::{SessionLeases, TubeLease};
 use crate::runtime::shared::Shared;
+use crate::words::clock::Now;
 use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
-use crate::words::task::{TaskId, Ticket};
+use crate::words::task::TaskId;
 use crate::words::verb::Verdict;
 
 /// How a session ends.
@@ -147,8 +148,9 @@ pub(crate) fn keep_nameless(
 ) -> Result<()> {
     let Some(all) = leases.add(lease)? else { return Ok(()) };
     for page in all.chunks(SWEEP_TASKS) {
-        let state = parts.state.lock();
-        let ended = page.iter().filter(|(tube, ticket)| has_ended(&state.store, *tube, *ticket));
+        let mut state = parts.state.lock();
+        let now = state.now(&*parts.settings.clock);
+        let ended = page.iter().filter(|lease| has_ended(&state, **lease, now));
         let ended: Vec<_> = ended.copied().collect();
         drop(state);
         leases.remove(&ended);
@@ -159,8 +161,9 @@ pub(crate) fn keep_nameless(
 }
 
 /// Whether a lease has ended. Where a read fails it counts as not ended.
-fn has_ended(view: &dyn View, tube: u32, ticket: Ticket) -> bool {
-    let held = query::tube(view, tube).and_then(|tube| settle::held(view, &tube, ticket).map(drop));
+fn has_ended(state: &EngineState, (tube, ticket): TubeLease, now: Now) -> bool {
+    let tube = state.tube_of(tube, ticket, now);
+    let held = tube.and_then(|tube| settle::held(&state.store, &tube, ticket).map(drop));
     held.is_err_and(|error| matches!(error.kind(), ErrorKind::LeaseLost | ErrorKind::TubeNotFound))
 }
 

@@ -10,6 +10,7 @@ use crate::runtime::events::Hub;
 use crate::runtime::grace_timers::GraceTimers;
 use crate::runtime::group_commit::{GroupCommit, Mark};
 use crate::runtime::handoff_mutex::HandoffGuard;
+use crate::runtime::left_merges::LeftMerges;
 use crate::runtime::live::LiveSettings;
 use crate::runtime::parker::Parker;
 use crate::runtime::reentrancy;
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) activities: Activities,
     pub(crate) health: Arc<Health>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Merges that no call goes on with.
+    pub(crate) left_merges: LeftMerges,
     /// Held for a whole repair, before any other lock: two at a time would add one difference
     /// twice.
     pub(crate) repairing: Mutex<()>,
@@ -99,6 +102,7 @@ impl Shared {
             activities: Activities::default(),
             health,
             threads: Mutex::default(),
+            left_merges: LeftMerges::default(),
             repairing: Mutex::default(),
         }
     }

@@ -5,6 +5,7 @@ use crate::engine::Op;
 use crate::engine::cascade::FollowEnds;
 use crate::engine::due::WorkOff;
 use crate::engine::effects::NextDue;
+use crate::engine::merge::MergeSome;
 use crate::engine::set_back::SetBack;
 use crate::engine::slots::OfferSlots;
 use crate::engine::sweep::{FollowOptions, Sweep};
@@ -109,6 +110,8 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
     note(submit_own(parts, &Sweep).map(|left| left == Some(true)));
     parts.state.pass_on();
     note(submit_own(parts, &FollowOptions { tube: None }).map(|left| left == Some(true)));
+    parts.state.pass_on();
+    note(merge_some(parts));
     // Before the due work, as in a verb: both may concern the same lease.
     for grace in parts.grace_timers.expired(parts.lease_now()) {
         parts.state.pass_on();
@@ -133,6 +136,25 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
         Some(error) => Err(error),
         None => Ok(more),
     }
+}
+
+/// One step of a merge that no call goes on with. Returns whether there is more of them.
+fn merge_some(parts: &Shared) -> Result<bool> {
+    let Some((tube, place)) = parts.left_merges.first() else { return Ok(false) };
+    let into = match parts.state.lock().tube(tube) {
+        Err(error) if !error.is_not_found() => return Err(error),
+        from => from.ok().and_then(|from| from.row.merges_into),
+    };
+    let next = match into {
+        None => None,
+        Some(into) => {
+            let others_wait = parts.room.has_waiters(into);
+            let some = MergeSome { from: tube, into, place, others_wait };
+            submit_own(parts, &some)?.and_then(|done| done.next)
+        }
+    };
+    parts.left_merges.set(tube, next);
+    Ok(parts.left_merges.first().is_some())
 }
 
 /// One step of the work on the edges of tasks. What waits for room on a full disk fails no round:

@@ -5,7 +5,7 @@ use super::Store;
 use super::base::Base;
 use super::database::Opening;
 use crate::format::key::{Key, after, copy};
-use crate::format::layer::{DeadRangesOf, Layer, Merged};
+use crate::format::layer::{DeadRangesOf, Layer, MergeCursor};
 use crate::format::{Met, Value};
 use crate::words::error::{Error, Result};
 use crate::words::limits::{PAGE_BYTES, PAGE_TASKS};
@@ -73,7 +73,7 @@ impl Snapshot {
     /// page begins.
     pub(crate) fn page(&self, most: usize) -> Result<(VecDeque<Met>, Key)> {
         let below = |from: &[u8], to: &[u8]| self.base.first(from, to);
-        let rows = Merged { upper: &self.copied, lower: self.frozen.as_deref(), below };
+        let rows = MergeCursor { upper: &self.copied, lower: self.frozen.as_deref(), below };
         let (mut page, mut bytes, mut at) = (VecDeque::new(), 0, self.from.clone());
         let mut dead = DeadRangesOf::default();
         while at < self.to && page.len() < most.min(PAGE_TASKS) && bytes < PAGE_BYTES {

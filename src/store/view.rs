@@ -7,7 +7,7 @@ use super::counts::RowCounts;
 use super::day_sums::DaySums;
 use super::record::RecordRow;
 use crate::format::key::{Key, Range, Tag, TagScope, after, copy, is_temporary};
-use crate::format::layer::{DeadRanges, Layer, Merged, WriteSet, fold};
+use crate::format::layer::{DeadRanges, Layer, MergeCursor, WriteSet, fold};
 use crate::format::{Met, RowOp, Value};
 use crate::words::error::Result;
 use crate::words::limits::{PAGE_BYTES, PAGE_TASKS};
@@ -182,7 +182,7 @@ impl Rows {
         let mut dead = self.dead.borrow_mut();
         let Some(dead) = dead.of(from) else { return Ok(None) };
         let below = |from: &[u8], to: &[u8]| base.first(from, to);
-        Merged { upper: &self.active, lower: self.frozen.as_deref(), below }.first(
+        MergeCursor { upper: &self.active, lower: self.frozen.as_deref(), below }.first(
             dead,
             (from, to),
             || self.is_empty_between(tag, from, to),

@@ -67,6 +67,11 @@ pub enum WhyNot {
         /// How long that still lasts; None without an end.
         left: Option<Duration>,
     },
+    /// The tasks of its tube are being [moved](crate::Queue::merge) to another one.
+    Merging {
+        /// The name of that; empty if it was dropped.
+        into: String,
+    },
     /// Its tube [requires](crate::TubeOptions::require) a condition that is not set.
     Requires {
         /// The name of the condition.
@@ -148,6 +153,7 @@ impl WhyNot {
                      is {limit}"
                 )
             }
+            Self::Merging { into } => write!(f, "the tasks of its tube move to tube {into:?}"),
             Self::TubeRate { left } => {
                 write!(f, "the rate of its tube lets the next task through in {left:?}")
             }
@@ -195,7 +201,8 @@ impl fmt::Display for WhyNot {
                 f.write_str("its tube is paused")?;
                 left(f, time)
             }
-            Self::Requires { .. }
+            Self::Merging { .. }
+            | Self::Requires { .. }
             | Self::OutOfHours { .. }
             | Self::TubeLimit { .. }
             | Self::Throttled { .. }

@@ -80,7 +80,8 @@ pub enum HistoryEvent {
     Kicked,
     /// It was restored from the trash.
     Restored,
-    /// It left a tube, or the state that it had, by `move_to` or `unfail_into`.
+    /// It left a tube, or the state that it had, by `move_to` or `unfail_into`, or with a
+    /// [merge](crate::Queue::merge) of its tube.
     Moved,
     /// Its step was done, and it went on to the next one.
     Advanced,

@@ -199,6 +199,9 @@ pub enum Cause {
     /// It was removed, as [its policy](crate::Orphaned::Cancel) says, because one that it came
     /// after ended so that its wait is never met.
     Cancel,
+    /// Its tube was [merged](crate::Queue::merge) into another one; the state does not change, and
+    /// a lease on it goes on.
+    Merge,
     /// The queue was closed.
     Close,
     /// `tag` or `untag`; the state does not change.

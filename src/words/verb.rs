@@ -33,6 +33,21 @@ pub enum Conflict {
     Debounce,
 }
 
+/// What a [`merge`](crate::Queue::merge) did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Merged {
+    /// How many tasks this call has moved.
+    pub moved: u64,
+    /// How many tasks stay because another task has their key.
+    pub clashed: u64,
+    /// The first 100 of those.
+    pub clashes: Vec<TaskId>,
+    /// The other tube had no room for this task, and the merge has ended there: it stays, and those
+    /// after it.
+    pub stopped_at: Option<TaskId>,
+}
+
 /// What a put did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -106,6 +106,7 @@ mod limit;
 mod listing;
 mod lost;
 mod mending;
+mod merge;
 mod moves;
 mod notices;
 mod numbers;

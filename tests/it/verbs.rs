@@ -129,6 +129,7 @@ pub fn writing(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
         queue.drop_tube(name),
         queue.drop_tube_if_empty(name),
         queue.force_drop_tube(name),
+        queue.merge(name, name),
         queue.scope("a").tube("new"),
         queue.scope("a").create_tube("new", new),
         queue.consumer("bob"),

@@ -5,7 +5,7 @@ use super::seen::{Audit, CountedGroup, Seen};
 use super::strays::has_id;
 use super::{About, Finding, Fix, NO_TASK, Remains, Sum, is_there};
 use crate::engine::stored::{self, TaskRef, TaskState};
-use crate::engine::{follow, groups, keys, retention, settle, state_rows};
+use crate::engine::{follow, groups, keys, merge, retention, settle, state_rows};
 use crate::format::key::{self, Key, Range, Work};
 use crate::format::row::{TakenRow, WorkRow};
 use crate::format::{Scan, Tag, Value, row};
@@ -37,6 +37,7 @@ impl Audit<'_> {
         }
         self.fresh()?;
         self.follows();
+        self.merges();
         self.expect_groups();
         self.expect_failure_groups();
         self.expect_kept();
@@ -200,6 +201,16 @@ impl Audit<'_> {
             let line = "rows have to follow a change of its options, and no sweep lets them";
             let fix = Fix::Set(work, follow::work_row(self.tube).encode());
             let finding = Finding::new(self.line(line.to_owned()), fix);
+            (self.report)(finding.beside(key::tube(self.tube.number)));
+        }
+    }
+
+    /// A tube that hands out nothing, because its tasks are moved, is not left so.
+    fn merges(&mut self) {
+        let work = merge::work_of(self.tube);
+        if self.tube.row.merges_into.is_some() && !is_there(self.view, &work).unwrap_or(true) {
+            let line = self.line("it is merged into another one, and no work goes on".to_owned());
+            let finding = Finding::new(line, Fix::Set(work, merge::work_row(self.tube).encode()));
             (self.report)(finding.beside(key::tube(self.tube.number)));
         }
     }

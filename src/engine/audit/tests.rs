@@ -15,6 +15,7 @@ mod tags;
 
 use crate::api::queue::Queue;
 use crate::engine::context::damaged;
+use crate::engine::merge::BeginMerge;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{follow, query};
 use crate::format::key::{self, Key, Range, Run, Work};
@@ -219,6 +220,9 @@ fn filled() -> Rows {
     voided.put(b"in hand").unwrap();
     voided.take().unwrap().detach();
     voided.release_all().unwrap();
+    let from = queue.tube("merged").unwrap().number;
+    let merge = BeginMerge { from, into: voided.number };
+    voided.hold.core.apply(&merge).unwrap();
     tubes[0].set("ttl", HOUR).unwrap();
     let followed = TubeOptions::default().keep_finished(Retention::new().count(9));
     let followed = queue.create_tube("followed", followed).unwrap();

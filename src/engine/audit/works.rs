@@ -44,7 +44,8 @@ pub(super) fn audit(
             }
             continue;
         }
-        let is_sweep_of_run = matches!(kind, Work::Clear | Work::Release | Work::Follow);
+        let is_sweep_of_run =
+            matches!(kind, Work::Clear | Work::Release | Work::Follow | Work::Merge);
         let ((run, id), generation) = owner_of(&key).unwrap_or(((Run::QUEUE, NO_TASK), 1));
         let expected = match is_sweep_of_run {
             true => key::work(kind, run, NO_TASK),
@@ -102,6 +103,8 @@ fn sweep_of_run(
     } else if kind == Work::Follow && !tube.row.pending.is_any() {
         let line = format!("Work: a sweep of tube {number:?}, in which no row has to follow");
         (line, Fix::Remove(key))
+    } else if kind == Work::Merge && tube.row.merges_into.is_none() {
+        (format!("Work: a merge of tube {number:?}, which is in none"), Fix::Remove(key))
     } else {
         return None;
     };
@@ -112,7 +115,7 @@ fn sweep_of_run(
 fn reworked(kind: Work, tube: Option<u32>, key: Key) -> Fix {
     match (kind, tube) {
         (Work::Clear, _) => Fix::Set(key, WorkRow::default().encode()),
-        (Work::Release | Work::Follow, Some(tube)) => {
+        (Work::Release | Work::Follow | Work::Merge, Some(tube)) => {
             Fix::Set(key, WorkRow { tube, ..WorkRow::default() }.encode())
         }
         _ => Fix::Remove(key),

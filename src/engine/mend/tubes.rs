@@ -139,8 +139,18 @@ fn write(
     let (pause, pending, extension) = (None, PendingOptions::default(), Extension::default());
     let plain = plain_priority(ctx, run)?;
     let made_priority = plain.unwrap_or_else(|| options.turned(options.priority));
-    let row =
-        TubeRow { name, run, pause, void_to, made_priority, options, pace: 0, pending, extension };
+    let row = TubeRow {
+        name,
+        run,
+        pause,
+        void_to,
+        made_priority,
+        options,
+        pace: 0,
+        pending,
+        merges_into: None,
+        extension,
+    };
     ctx.set_tube(number, row, None)?;
     ctx.effects().deadline(number, NextDue::UNKNOWN);
     Ok(())

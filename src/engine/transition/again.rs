@@ -60,6 +60,32 @@ pub(crate) fn succeed(
     Ok(())
 }
 
+/// Takes a task to another tube as it stands. What has ended there does not end once more, so
+/// nothing follows from it.
+#[cold]
+pub(crate) fn pass(
+    ctx: &mut OpContext<'_>,
+    (old, from): (&TaskRef<'_>, &TaskState),
+    (new, to): (&TaskRef<'_>, &TaskState),
+    cause: Cause,
+) -> Result<()> {
+    let leaves = Transition { task: old, from: Some(from), to: None, before: None };
+    leaves.step(ctx)?;
+    leaves.record(ctx, cause)?;
+    note_way(ctx, new.tube);
+    remove_own(ctx, old, from);
+    let comes = Transition { task: new, from: None, to: Some(to), before: None };
+    comes.step(ctx)?;
+    comes.record(ctx, cause)?;
+    add_own(ctx, new, to);
+    add_kind(ctx, new);
+    if matches!(to, TaskState::Taken(row) if row.is_stalled()) {
+        ctx.effects().count_stalled(old.tube.number, -1);
+        ctx.effects().count_stalled(new.tube.number, 1);
+    }
+    Ok(())
+}
+
 /// Notes where the task of the last step goes, if events are read.
 pub(crate) fn note_way(ctx: &mut OpContext<'_>, to: &TubeEntry) {
     if ctx.wants.is_some()

@@ -24,10 +24,13 @@ pub(crate) enum Work {
     Unlink = 7,
     /// A put is writing the edges of its task. No sweep does this; an opening rolls it back.
     Linking = 8,
+    /// The tasks of a tube are moved to another one. No sweep does this: the call does, or the
+    /// timer.
+    Merge = 9,
 }
 
 impl Work {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Clear,
         Self::Release,
         Self::Staged,
@@ -36,6 +39,7 @@ impl Work {
         Self::Cascade,
         Self::Unlink,
         Self::Linking,
+        Self::Merge,
     ];
 
     /// The kinds of work on the edges of one task.

@@ -9,14 +9,14 @@ use crate::format::{Met, RowOp};
 use crate::words::error::Result;
 
 /// One or two layers over `below`, a function with the same contract as `first`.
-pub(crate) struct Merged<'a, Below> {
+pub(crate) struct MergeCursor<'a, Below> {
     pub(crate) upper: &'a Layer,
     pub(crate) lower: Option<&'a Layer>,
     /// The first live row with `from <= key < to` below the layers.
     pub(crate) below: Below,
 }
 
-impl<'a, Below: Fn(&[u8], &[u8]) -> Result<Option<Met>>> Merged<'a, Below> {
+impl<'a, Below: Fn(&[u8], &[u8]) -> Result<Option<Met>>> MergeCursor<'a, Below> {
     /// The first live row with `from <= key < to`; all keys between are of one tag. `dead` holds
     /// the known ranges without live rows and gets new ones. `is_empty` says whether the range is
     /// known to have no live row; it is called only when that matters.

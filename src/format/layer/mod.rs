@@ -9,7 +9,7 @@ pub(crate) mod dead_ranges;
 pub(crate) mod cursor;
 pub(crate) mod write_set;
 
-pub(crate) use cursor::Merged;
+pub(crate) use cursor::MergeCursor;
 pub(crate) use dead_ranges::{DeadRanges, DeadRangesOf};
 pub(crate) use layer::{Layer, fold};
 pub(crate) use write_set::WriteSet;

@@ -1,6 +1,6 @@
 //! The row writes of one op, and a view of the rows with these writes applied.
 
-use super::cursor::Merged;
+use super::cursor::MergeCursor;
 use super::dead_ranges::DeadRanges;
 use super::layer::Layer;
 use crate::format::key::{Key, Range, Tag, copy, is_temporary};
@@ -108,7 +108,7 @@ impl WriteSet {
         let mut dead = self.dead.borrow_mut();
         let Some(dead) = dead.of(from) else { return Ok(None) };
         let below = |from: &[u8], to: &[u8]| view.first(from, to);
-        Merged { upper: &self.layer, lower: None, below }.first(dead, (from, to), || false)
+        MergeCursor { upper: &self.layer, lower: None, below }.first(dead, (from, to), || false)
     }
 
     /// By how many rows the writes change a range.

@@ -146,6 +146,7 @@ fn golden_rows() {
         pace: 0,
         options,
         pending: PendingOptions::default(),
+        merges_into: None,
         extension: Extension::default(),
     };
     let taken = TakenRow { head: head(), token: 7, holder: 8, since: 9, deadline: NEVER };
@@ -300,6 +301,7 @@ fn golden_tubes() {
             options,
             pace: 0,
             pending,
+            merges_into: None,
             extension,
         };
         probe(&tube.encode());
@@ -445,8 +447,18 @@ fn known_and_later_fields_are_kept_together() {
     let (name, run, made_priority) = ("t".into(), Run(8), 0);
     let (pause, void_to, extension) = (None, 0, extension());
     let pending = PendingOptions::default();
-    let tube =
-        TubeRow { name, run, pause, void_to, made_priority, options, pace: 0, pending, extension };
+    let tube = TubeRow {
+        name,
+        run,
+        pause,
+        void_to,
+        made_priority,
+        options,
+        pace: 0,
+        pending,
+        merges_into: None,
+        extension,
+    };
     let row = tube.encode();
     assert_eq!(TubeRow::decode(&row), Some(tube));
     probe(&row);
@@ -464,8 +476,18 @@ fn a_dropped_payload_is_an_empty_field() {
     let (name, run, made_priority) = ("t".into(), Run(8), 0);
     let (pause, void_to, extension) = (None, 0, Extension::default());
     let pending = PendingOptions::default();
-    let tube =
-        TubeRow { name, run, pause, void_to, made_priority, options, pace: 0, pending, extension };
+    let tube = TubeRow {
+        name,
+        run,
+        pause,
+        void_to,
+        made_priority,
+        options,
+        pace: 0,
+        pending,
+        merges_into: None,
+        extension,
+    };
     let row = tube.encode();
     assert!(row.ends_with(&[0, 8, 0, 9, 0, 0, 0, 10, 0, 0]));
     assert_eq!(TubeRow::decode(&row), Some(tube.clone()));
@@ -499,8 +521,18 @@ fn what_is_pending_is_a_field() {
     let before = ["", "a", "bc", "bd", "aaa", "aab"].map(|group| groups.before_in(group));
     assert_eq!(before, [None, None, None, Some(9), Some(9), None], "in the order of the keys");
     let pending = PendingOptions { groups: Some(groups), ..PendingOptions::default() };
-    let tube =
-        TubeRow { name, run, pause, void_to, made_priority, options, pace: 0, pending, extension };
+    let tube = TubeRow {
+        name,
+        run,
+        pause,
+        void_to,
+        made_priority,
+        options,
+        pace: 0,
+        pending,
+        merges_into: None,
+        extension,
+    };
     let row = tube.encode();
     assert!(row.ends_with(b"\0\x0f\0\x0b\0\x0b\0\0\0\x09\x02bc\x03aaa"));
     assert_eq!(TubeRow::decode(&row), Some(tube.clone()));

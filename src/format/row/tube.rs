@@ -33,6 +33,8 @@ pub(crate) struct TubeRow {
     /// When its next task is due by its rate, in nanoseconds of the queue time; 0 before the first.
     pub(crate) pace: u64,
     pub(crate) pending: PendingOptions,
+    /// The tube that its tasks are moved to, while they are.
+    pub(crate) merges_into: Option<u32>,
     pub(crate) extension: Extension,
 }
 
@@ -169,6 +171,10 @@ fn read_keep_days(field: &[u8]) -> Option<u32> {
     (1..=KEEP_DAYS_MAX).contains(&days).then_some(days)
 }
 
+/// Number of the extension field of a tube's row with the number of the tube that it is merged
+/// into: `u32`. Absent if it is not.
+const MERGES_FIELD: u16 = 22;
+
 impl TubeRow {
     /// The fields of its options, and those that this version does not know.
     fn section(&self) -> Cow<'_, Extension> {
@@ -221,6 +227,9 @@ impl TubeRow {
         if let Some(groups) = &self.pending.groups {
             add(GROUPS_FIELD, &groups.field());
         }
+        if let Some(into) = self.merges_into {
+            add(MERGES_FIELD, &into.to_be_bytes());
+        }
         let PendingOptions { finished, buried, .. } = self.pending;
         for (number, sum) in [(FINISHED_SUM_FIELD, finished), (BURIED_SUM_FIELD, buried)] {
             if let Some(sum) = sum {
@@ -240,7 +249,13 @@ impl TubeRow {
     /// Whether a take has to ask if it may take a task now.
     #[inline(always)]
     pub(crate) fn may_be_closed(&self) -> bool {
-        self.pause.is_some() || self.options.gates.is_some()
+        self.is_shut() || self.options.gates.is_some()
+    }
+
+    /// Whether nothing is handed out: it is paused, or its tasks move to another tube.
+    #[inline(always)]
+    pub(crate) fn is_shut(&self) -> bool {
+        self.pause.is_some() || self.merges_into.is_some()
     }
 
     /// When a pause ends by itself, in queue time; [`NEVER`] is not.
@@ -305,7 +320,22 @@ impl TubeRow {
         read_section(&mut extension, &mut options)?;
         let pace = gates::take_pace(&mut extension)?;
         let pending = read_pending(&mut extension)?;
-        Some(Self { name, run, pause, void_to, made_priority, options, pace, pending, extension })
+        let merges_into = match extension.take(MERGES_FIELD) {
+            Some(field) => Some(u32::from_be_bytes(field.try_into().ok()?)),
+            None => None,
+        };
+        Some(Self {
+            name,
+            run,
+            pause,
+            void_to,
+            made_priority,
+            options,
+            pace,
+            pending,
+            merges_into,
+            extension,
+        })
     }
 }
 

@@ -3,13 +3,14 @@
 
 use crate::engine::context::sound;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{due, query, schedules, settings, sweep};
+use crate::engine::{due, held_in, query, schedules, settings, sweep};
 use crate::format::{Range, Tag, View};
 use crate::runtime::commit::EngineState;
 use crate::runtime::deadlines::Walk;
 use crate::words::clock::Now;
 use crate::words::error::Result;
 use crate::words::limits::{NAMES_OF_STEP, SWEEP_TASKS};
+use crate::words::task::Ticket;
 
 impl EngineState {
     /// The tube of this number.
@@ -18,6 +19,21 @@ impl EngineState {
     /// As [`query::tube`].
     pub(crate) fn tube(&self, number: u32) -> Result<TubeEntry> {
         self.derived.known(number).cloned().map_or_else(|| query::tube(&self.store, number), Ok)
+    }
+
+    /// The tube of a task in hand that was taken from the one of this number.
+    ///
+    /// # Errors
+    /// As [`held_in::tube`].
+    pub(crate) fn tube_of(&self, number: u32, ticket: Ticket, now: Now) -> Result<TubeEntry> {
+        let tube = self.tube(number);
+        if !self.derived.has_merged() {
+            return tube;
+        }
+        match held_in::merged_into(&self.store, tube.as_ref().ok(), ticket, now)? {
+            Some(other) => self.tube(other),
+            None => tube,
+        }
     }
 
     /// A line about each tube of which more or fewer tasks are stalled than are counted. Reads the

@@ -298,6 +298,7 @@ pub(crate) struct TubeRow {
     pub(crate) required: Vec<String>,
     /// Its throttles.
     pub(crate) throttles: Vec<String>,
+    pub(crate) merges_into: Option<u32>,
 }
 
 impl TubeRow {
@@ -565,6 +566,7 @@ impl Bytes<'_> {
             hours: None,
             required: Vec::new(),
             throttles: Vec::new(),
+            merges_into: None,
             lapse: None,
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
@@ -634,6 +636,11 @@ impl Bytes<'_> {
                         row.throttles = Bytes(bytes).names()?;
                         let count = row.throttles.len();
                         ensure((1..=8).contains(&count), || format!("{count} throttles"))?;
+                    }
+                    22 => {
+                        let mut rest = Bytes(bytes);
+                        row.merges_into = Some(rest.u32()?);
+                        rest.end()?;
                     }
                     3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
                     _ => return Err(format!("field {number} of a tube")),

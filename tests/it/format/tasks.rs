@@ -49,6 +49,8 @@ pub(crate) struct Contents {
     pub(crate) cleared: Vec<u32>,
     /// Runs whose rows are to follow a change of options.
     following: BTreeSet<u32>,
+    /// The runs whose tasks are being moved.
+    merging: BTreeSet<u32>,
     /// By the tube's number, or 0, and the name.
     pub(crate) settings: BTreeMap<(u32, String), (u8, Vec<u8>)>,
     /// Tracked ids, each with the time since when it is.
@@ -117,8 +119,8 @@ impl Sorted {
                 return Ok(());
             }
             Key::Work { kind, run, id, generation } => {
-                ensure((1..=8).contains(&kind), || format!("work of kind {kind}"))?;
-                if kind > 5 {
+                ensure((1..=9).contains(&kind), || format!("work of kind {kind}"))?;
+                if (6..=8).contains(&kind) {
                     ensure(run << 1 == 0 && id > 0, || format!("work under {run}, {id}"))?;
                     let work = bytes.edge_work(kind)?;
                     if run == 0 {
@@ -137,6 +139,10 @@ impl Sorted {
                 if kind == 5 {
                     ensure(id == 0, || format!("work on {tube} with id {id}"))?;
                     self.contents.following.insert(run);
+                }
+                if kind == 9 {
+                    ensure(id == 0, || format!("a merge of {tube} with id {id}"))?;
+                    self.contents.merging.insert(run);
                 }
                 return Ok(());
             }
@@ -367,6 +373,9 @@ impl Contents {
         for (run, tube) in &runs {
             let is_due = contents.following.contains(run);
             ensure(is_due == tube.is_followed(), || format!("work on {tube:?}: {is_due}"))?;
+            let is_merging = contents.merging.contains(run);
+            let says_so = tube.merges_into.is_some();
+            ensure(is_merging == says_so, || format!("a merge of {tube:?}: {is_merging}"))?;
         }
         let cleared = contents.cleared.clone();
         index.retain(|key, _| !cleared.contains(&key.run()));

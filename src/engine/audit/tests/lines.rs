@@ -38,7 +38,7 @@ fn linking(open: u32) -> Value {
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
-    let faults: [(&str, Spoil); 100] = [
+    let faults: [(&str, Spoil); 103] = [
         ("Day: a damaged row", |rows| {
             let key = rows.in_tube("first", Tag::Day);
             rows.set(key, Value::from([1]));
@@ -244,6 +244,18 @@ fn every_fault_has_its_line() {
         ("a sweep of tube 9 under the run", |rows| {
             let run = rows.tube("voided").run();
             rows.set(work(Work::Release, run), WorkRow { tube: 9, ..WorkRow::default() }.encode());
+        }),
+        ("Work: a merge of tube", |rows| {
+            let (run, tube) = (rows.tube("voided").run(), rows.tube("voided").number);
+            rows.set(work(Work::Merge, run), WorkRow { tube, ..WorkRow::default() }.encode());
+        }),
+        ("it is merged into another one, and no work goes on", |rows| {
+            let run = rows.tube("merged").run();
+            rows.rows.remove(&work(Work::Merge, run));
+        }),
+        ("Work: a damaged row", |rows| {
+            let run = rows.tube("merged").run();
+            rows.set(work(Work::Merge, run), row::number(9));
         }),
         ("Work: a damaged row", |rows| {
             let run = rows.tube("voided").run();

@@ -1,0 +1,68 @@
+//! All tasks of a tube go to another one.
+
+use crate::api::queue::Queue;
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::verb::Merged;
+
+/// Merges.
+impl Queue {
+    /// Moves all tasks of one tube to another one, as they stand: each keeps its id, state, key,
+    /// group, attempts, ttl, history and tags, and its rank, so that those that move keep their
+    /// order and stand among the others by priority and by the time of their puts. A task that is
+    /// taken stays taken: its guard and its ticket settle it in the other tube, by the rules of
+    /// that one.
+    ///
+    /// It goes in steps of at most 64 tasks, and other calls run between them: first the leases,
+    /// then the ready tasks in the order of takes, then the others. Until it has ended the tube
+    /// hands out nothing, and what is put into it moves too; takes of it wait. If the call fails in
+    /// the middle, such as on a full disk, or if the process ends, the queue goes on with the merge
+    /// by itself. The tube stays, with its options and schedules; drop it if it is not used any
+    /// more.
+    ///
+    /// A task whose key another one has there stays, and is [named](Merged::clashes); so does one
+    /// whose rows are damaged. Where the other tube has no room the merge ends, and
+    /// [says where](Merged::stopped_at). A merge that has begun goes on with a second call of the
+    /// same tubes. The counts and kept times of the other tube hold for what has come: finished
+    /// tasks that are more than it keeps go with the next end there.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (old, new) = (queue.tube("old")?, queue.tube("new")?);
+    /// old.put_many([*b"a", *b"c"])?;
+    /// new.put(b"d")?;
+    /// let task = old.take()?;
+    /// let merged = queue.merge("old", "new")?;
+    /// assert_eq!((merged.moved, merged.clashed, merged.stopped_at), (2, 0, None));
+    /// assert_eq!(&new.take()?[..], b"c"); // put before the other
+    /// assert_eq!(new.stats()?.taken, 1); // the one in hand
+    /// task.ack()?;
+    /// queue.drop_tube("old")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound); [`Invalid`](ErrorKind::Invalid) for a tube into
+    /// itself; [`Unsupported`](ErrorKind::Unsupported) for tubes whose
+    /// [kinds](crate::TubeKind) have different switches, of which one is temporary or has its
+    /// [higher priorities first](crate::TubeOptions::higher_first) and the other is not, or one of
+    /// which has a [`Placement`](crate::Placement); [`TubeBusy`](ErrorKind::TubeBusy) while another
+    /// merge concerns the first tube, or goes out of the second; [`DiskFull`](ErrorKind::DiskFull);
+    /// [`Closed`](ErrorKind::Closed); [`ReadOnly`](ErrorKind::ReadOnly);
+    /// [`InTransaction`](ErrorKind::InTransaction); [`Unknown`](ErrorKind::Unknown) if the sync
+    /// failed.
+    pub fn merge(&self, from: &str, into: &str) -> Result<Merged> {
+        let number = |name: &str| {
+            let found = self.find_tube(name).and_then(|tube| {
+                tube.map(|tube| tube.number).ok_or_else(|| Error::new(ErrorKind::TubeNotFound))
+            });
+            found.map_err(|error| error.in_tube(name))
+        };
+        let merged = number(from)
+            .and_then(|from| self.hold.core.merge(from, number(into)?, self.hold.durability()));
+        merged.map_err(|error| error.during("merge").in_tube(from))
+    }
+}
