@@ -84,6 +84,8 @@ enum Step {
     Kick(Serial),
     Delete { task: Serial, by_force: bool },
     Move(Serial),
+    /// All tasks of this tube go to the other one.
+    Merge(usize),
     Depend(Serial, Serial),
     UndependAll(Serial),
     CancelTree(Serial),
@@ -209,6 +211,9 @@ impl Model {
                 let task = self.tasks.get_mut(serial).unwrap();
                 task.tube = 1 - task.tube;
             }
+            Step::Merge(tube) => {
+                self.tasks.values_mut().for_each(|task| task.tube = 1 - tube);
+            }
             Step::Depend(serial, earlier) => {
                 if self.tree(*serial).contains(earlier) {
                     return Err(ErrorKind::Cycle);
@@ -282,7 +287,7 @@ impl Story {
         const OPEN: [State; 4] = [State::Ready, State::Delayed, State::Blocked, State::Buried];
         const ANY: [State; 5] =
             [State::Ready, State::Delayed, State::Blocked, State::Buried, State::Done];
-        Some(match self.rng.below(24) {
+        Some(match self.rng.below(25) {
             0..=7 => {
                 let mut after = BTreeMap::new();
                 for _ in 0..self.rng.below(4) {
@@ -317,6 +322,7 @@ impl Story {
             20 => Step::UndependAll(self.pick(&[State::Blocked])?),
             21 => Step::CancelTree(self.pick(&OPEN)?),
             22 => Step::Checkpoint,
+            23 => Step::Merge(self.rng.below(2) as usize),
             _ => Step::Tick,
         })
     }
@@ -361,6 +367,12 @@ impl Story {
             Step::Move(serial) => {
                 let tube = self.model.tasks[serial].tube;
                 tubes[tube].move_to(id(serial), &tubes[1 - tube]).apply()
+            }
+            Step::Merge(tube) => {
+                let merged = queue.merge(tubes[*tube].name(), tubes[1 - tube].name())?;
+                let before = self.model.tasks.values().filter(|task| task.tube == *tube).count();
+                assert_eq!((merged.moved, merged.clashed), (before as u64, 0));
+                Ok(())
             }
             Step::Depend(serial, earlier) => of(serial).0.depend(id(serial), [id(earlier)]),
             Step::UndependAll(serial) => of(serial).0.undepend_all(id(serial)),

@@ -575,6 +575,7 @@ fn verbs() -> Vec<Verb> {
         ("move_to another tube", May::Disk, |s| {
             s.tube.move_to(s.keyed, &s.keeper).apply().map(|()| gone(s.keyed))
         }),
+        ("merge", May::Disk, |s| s.queue.merge(s.side.name(), s.bare.name()).map(nothing)),
         ("bury", May::Disk, |s| s.held().bury(long()).map(nothing)),
         ("fail", May::Disk, |s| s.held().fail("g", long()).map(nothing)),
         ("renew", May::Never, |s| s.held.as_ref().unwrap().renew_for(WAVE_AT * 2).map(nothing)),
