@@ -225,8 +225,8 @@ fn shown(core: &Shared, state: &Engine, tube: tube_cache::TubeEntry, now: Now) -
     let left = || Duration::from_micros(row.pause_end().saturating_sub(now.queue));
     let name_of = |tube: u32| state.tube(tube).map(|tube| tube.row.name);
     TubeInfo {
-        merges_into: row.merges_into.map(|into| name_of(into).unwrap_or_default()),
-        paused: row.pause.is_some(),
+        merges_into: row.merges_into().map(|into| name_of(into).unwrap_or_default()),
+        paused: row.pause().is_some(),
         pause_left: (row.pause_end() != NEVER).then(left),
         name: row.name,
         temporary: row.options.temporary,

@@ -47,12 +47,12 @@ pub(crate) fn explain(
 /// task, which stands for the tasks of the tube that are before that.
 fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<WhyNot>> {
     let mut reasons = Vec::new();
-    if tube.row.pause.is_some() {
+    if tube.row.pause().is_some() {
         let end = tube.row.pause_end();
         let left = || Duration::from_micros(end.saturating_sub(now.queue));
         reasons.push(WhyNot::TubePaused { left: (end != NEVER).then(left) });
     }
-    if let Some(into) = tube.row.merges_into {
+    if let Some(into) = tube.row.merges_into() {
         let into = match query::tube(view, into) {
             Err(error) if error.is_not_found() => String::new(),
             into => into?.row.name,

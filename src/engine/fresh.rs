@@ -32,7 +32,7 @@ pub(crate) fn learn(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
 
 /// The first fresh task at the border, which must be known, or after a task that was left there.
 /// Not searched if another task, of which this is the key, comes before all of them.
-#[inline]
+#[inline(always)]
 pub(crate) fn first(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,

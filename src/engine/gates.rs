@@ -92,7 +92,7 @@ pub(crate) fn free(
     tube: &TubeEntry,
     now: Now,
 ) -> Result<usize> {
-    if tube.row.is_shut() {
+    if tube.row.shut.is_some() {
         return Ok(0);
     }
     let free = at(view, tube, now)?.iter().map(|gate| gate.free_for(known, tube.number)).min();

@@ -11,7 +11,7 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{fresh, history, keys, query, settle, statistics, transition};
 use crate::format::feature::{MERGES, MOVES};
 use crate::format::key::{self, Home, Key, RUN_PREFIX, Work};
-use crate::format::row::{self, TakenRow, TaskRow, TubeRow, WorkRow, moved_section};
+use crate::format::row::{self, Shut, TakenRow, TaskRow, TubeRow, WorkRow, moved_section};
 use crate::format::{Met, Scan, Tag, View};
 use crate::words::clock::NEVER;
 use crate::words::error::{Error, ErrorKind, Result};
@@ -31,6 +31,11 @@ pub(crate) struct MergeSome {
     pub(crate) place: MergePlace,
     /// Puts wait for room in the other tube, and what there is belongs to them.
     pub(crate) others_wait: bool,
+}
+
+/// Ends a merge where it is. A full disk allows it: takes must go on there.
+pub(crate) struct EndMerge {
+    pub(crate) from: u32,
 }
 
 /// What a step of a merge has done.
@@ -80,14 +85,14 @@ impl Op for BeginMerge {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let (from, to) = (&*ctx.tube(self.from)?, &*ctx.tube(self.into)?);
-        if from.row.merges_into == Some(self.into) {
+        if from.row.merges_into() == Some(self.into) {
             return Ok(());
         }
         admit(from, to)?;
         let mut works = Scan::prefixed(key::work_of(Work::Merge));
         while let Some((_, row)) = works.next(ctx)? {
             let number = row.as_deref().and_then(WorkRow::decode).map_or(0, |work| work.tube);
-            let into = ctx.tube(number).map_or(0, |tube| tube.row.merges_into.unwrap_or(0));
+            let into = ctx.tube(number).map_or(0, |tube| tube.row.merges_into().unwrap_or(0));
             let busy = [number, into].into_iter().find(|busy| *busy == self.from);
             if let Some(busy) = busy.or((number == self.into).then_some(number)) {
                 let name = if busy == self.from { &from.row.name } else { &to.row.name };
@@ -96,7 +101,8 @@ impl Op for BeginMerge {
             }
         }
         ctx.needs(&MERGES);
-        let row = TubeRow { merges_into: Some(self.into), ..from.row.clone() };
+        let shut = Shut::of(from.row.pause(), Some(self.into));
+        let row = TubeRow { shut, ..from.row.clone() };
         ctx.set_tube(self.from, row, None)?;
         ctx.set_work(work_of(from), work_row(from).encode())
     }
@@ -142,8 +148,9 @@ pub(crate) fn merging(view: &dyn View) -> Result<Vec<u32>> {
 
 /// Ends a merge of this tube, if there is one. Its takers look again.
 pub(crate) fn end(ctx: &mut OpContext<'_>, from: &TubeEntry) -> Result<()> {
-    if from.row.merges_into.is_some() {
-        ctx.set_tube(from.number, TubeRow { merges_into: None, ..from.row.clone() }, None)?;
+    if from.row.merges_into().is_some() {
+        let shut = Shut::of(from.row.pause(), None);
+        ctx.set_tube(from.number, TubeRow { shut, ..from.row.clone() }, None)?;
         ctx.effects().wake(from.number, usize::MAX);
     }
     forget(ctx, from)
@@ -156,6 +163,17 @@ pub(crate) fn forget(ctx: &mut OpContext<'_>, from: &TubeEntry) -> Result<()> {
         ctx.remove(work);
     }
     Ok(())
+}
+
+impl Op for EndMerge {
+    type Done = ();
+
+    const FOLLOWS_ENDS: bool = false;
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let from = ctx.tube(self.from)?;
+        end(ctx, &from)
+    }
 }
 
 impl Op for MergeSome {
@@ -176,7 +194,7 @@ impl Op for MergeSome {
         let (mut done, mut place) = (MergedSome::default(), self.place.clone());
         done.begins_walk = place.is_first();
         let from = match ctx.tube(self.from) {
-            Ok(from) if from.row.merges_into == Some(self.into) => from,
+            Ok(from) if from.row.merges_into() == Some(self.into) => from,
             Err(error) if !error.is_not_found() => return Err(error),
             // It has ended: the tube was dropped or truncated, or another call has done it.
             _ => return Ok(done),
@@ -339,7 +357,9 @@ impl MergeSome {
             keys::is_free(ctx, to, (task.key(), task.id))?;
         }
         if !matches!(next, TaskState::Done(_) | TaskState::Trashed(_)) {
-            moves::room(ctx, to, self.others_wait)?;
+            // Bytes need no room: they are counted already.
+            let others_wait = self.others_wait && to.row.options.capacity.is_some();
+            moves::room(ctx, to, others_wait)?;
         }
         let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
         let since = Some(row.lives_since()).filter(|_| next.head().expires != NEVER);

@@ -18,6 +18,7 @@ use crate::words::numbers::Numbers;
 use crate::words::options::is_nothing;
 use crate::words::task::{Cause, Reason, TaskId, Ticket};
 use crate::words::verb::{Extend, Release as Terms, Verdict};
+use std::slice;
 use std::time::Duration;
 
 /// One verdict on tasks of one tube. Returns those whose leases were lost; the others are settled.
@@ -218,20 +219,49 @@ impl Op for Settle<'_> {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
+        if ctx.known.has_merged() {
+            return self.decide_on_each(ctx);
+        }
+        let tube = &*ctx.tube(self.tube)?;
+        let mut lost = Vec::new();
+        self.settle_in(ctx, tube, self.tickets, &mut lost)?;
+        Ok(lost)
+    }
+}
+
+impl Settle<'_> {
+    /// The same where each task may be in another tube.
+    #[cold]
+    fn decide_on_each(&self, ctx: &mut OpContext<'_>) -> Result<Vec<TaskId>> {
         let mut lost = Vec::new();
         for ticket in self.tickets {
             let tube = &*held_in::tube(ctx, self.tube, *ticket)?;
-            // Most verdicts are acks, which every tube allows.
-            if !matches!(self.verdict, Verdict::Ack) {
-                check(tube, &self.verdict)?;
-            }
+            self.settle_in(ctx, tube, slice::from_ref(ticket), &mut lost)?;
+        }
+        Ok(lost)
+    }
+
+    /// Applies the verdict to tasks of one tube. Adds those whose leases were lost.
+    #[inline(always)]
+    fn settle_in(
+        &self,
+        ctx: &mut OpContext<'_>,
+        tube: &TubeEntry,
+        tickets: &[Ticket],
+        lost: &mut Vec<TaskId>,
+    ) -> Result<()> {
+        // Most verdicts are acks, which every tube allows.
+        if !matches!(self.verdict, Verdict::Ack) {
+            check(tube, &self.verdict)?;
+        }
+        for ticket in tickets {
             match held(ctx, tube, *ticket) {
                 Ok((stored, taken)) => settle(ctx, stored.task(tube)?, taken, &self.verdict)?,
                 Err(error) if error.is_lease_lost() => lost.push(ticket.id),
                 Err(error) => return Err(error),
             }
         }
-        Ok(lost)
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use crate::engine::{gates, merge, query, schedules, settings};
 use crate::format::Deadline;
 use crate::format::extension::Extension;
 use crate::format::key::{self, Run, Work};
-use crate::format::row::{Counters, PendingOptions, TubeRow, WorkRow};
+use crate::format::row::{Counters, PendingOptions, Shut, TubeRow, WorkRow};
 use crate::format::{Tag, View, row};
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -113,13 +113,12 @@ impl Op for Create<'_> {
         let row = TubeRow {
             name: self.name.to_owned(),
             run,
-            pause: None,
+            shut: None,
             void_to: 0,
             made_priority: self.options.turned(self.options.priority),
             options: self.options.clone(),
             pace: 0,
             pending: PendingOptions::default(),
-            merges_into: None,
             extension: Extension::default(),
         };
         settings::needs(ctx, &row.options);
@@ -190,7 +189,7 @@ impl Op for Truncate {
         // No row of the new run has to follow a change of options.
         row.pending = PendingOptions::default();
         // It is empty.
-        row.merges_into = None;
+        row.shut = Shut::of(row.pause(), None);
         merge::forget(ctx, &tube)?;
         ctx.change(key::meta(Counters::WHAT), counters.encode());
         // The deadlines of the old run are forgotten; these are not of its tasks.
@@ -254,10 +253,11 @@ pub(crate) fn set_pause(
     tube: &TubeEntry,
     pause: Option<u64>,
 ) -> Result<()> {
-    if tube.row.pause == pause {
+    if tube.row.pause() == pause {
         return Ok(());
     }
-    let row = TubeRow { pause, ..tube.row.clone() };
+    let shut = Shut::of(pause, tube.row.merges_into());
+    let row = TubeRow { shut, ..tube.row.clone() };
     let end = row.pause_end();
     let cause = if pause.is_some() { Cause::Pause } else { Cause::Resume };
     ctx.set_tube(tube.number, row, Some(cause))?;

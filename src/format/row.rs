@@ -40,7 +40,7 @@ pub(crate) use task::{
     labelled_section, moved_section, replaced_section,
 };
 pub(crate) use throttle::ThrottleRow;
-pub(crate) use tube::TubeRow;
+pub(crate) use tube::{Shut, TubeRow};
 
 use crate::format::extension::Extension;
 use crate::format::pack::{Packer, Unpacker, Value};

@@ -257,7 +257,7 @@ impl DerivedState {
     /// Sets the tube's row, and the border of its fresh tasks if its run is new here.
     pub(crate) fn load_tube(&mut self, number: u32, row: TubeRow, border: Option<Border>) {
         self.visit();
-        self.has_merged |= row.merges_into.is_some();
+        self.has_merged |= row.merges_into().is_some();
         if row.options.gates.is_some() || !self.gated.tubes.is_empty() {
             self.set_gates(number, row.options.gates.as_deref());
         }

@@ -98,8 +98,8 @@ impl Event {
     }
 
     /// The tube that the task goes to, of a step by which it leaves one for another, or for the
-    /// same again: by [`Advance`](Cause::Advance), by [`Move`](Cause::Move), and by a put of its
-    /// key.
+    /// same again: by [`Advance`](Cause::Advance), by [`Move`](Cause::Move), by
+    /// [`Merge`](Cause::Merge), and by a put of its key.
     ///
     /// ```
     /// use tubewell::{Cause, Queue};

@@ -1,10 +1,10 @@
 //! The merge of a tube into another one, as a call: it goes through the steps, one for each turn of
 //! the lock. What it leaves, by an error or a panic, is work of the timer.
 
-use crate::engine::merge::{self, BeginMerge, MergePlace, MergeSome, MergedSome};
+use crate::engine::merge::{self, BeginMerge, EndMerge, MergePlace, MergeSome, MergedSome};
 use crate::runtime::shared::Shared;
 use crate::words::durability::Durability;
-use crate::words::error::Result;
+use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::NAMES_SHOWN;
 use crate::words::verb::Merged;
 
@@ -34,9 +34,17 @@ impl Shared {
         while let Some(place) = next {
             self.state.pass_on();
             let others_wait = self.room.has_waiters(into);
-            let done;
-            (done, mark) = self.apply(&MergeSome { from, into, place, others_wait })?;
-            next = note(&mut merged, done);
+            let some = MergeSome { from, into, place, others_wait };
+            let (done, later) = match self.apply(&some) {
+                Err(error) if error.kind() == ErrorKind::DiskFull => {
+                    // What is there must be taken to make space.
+                    self.apply(&EndMerge { from })?;
+                    driven.has_ended = true;
+                    return Err(error);
+                }
+                done => done?,
+            };
+            (mark, next) = (later, note(&mut merged, done));
         }
         driven.has_ended = true;
         if matches!(durability, Durability::Durable) {
@@ -45,10 +53,11 @@ impl Shared {
         Ok(merged)
     }
 
-    /// What earlier processes have begun is left to the timer.
+    /// The timer goes on with all merges that were begun.
     pub(crate) fn find_merges(&self) -> Result<()> {
         for tube in merge::merging(&self.state.lock().store)? {
             self.left_merges.set(tube, Some(MergePlace::default()));
+            self.timer.wake();
         }
         Ok(())
     }
@@ -71,7 +80,6 @@ fn note(merged: &mut Merged, done: MergedSome) -> Option<MergePlace> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::error::ErrorKind;
     use crate::words::limits::SWEEP_TASKS;
     use crate::words::wait::Wait;
     use crate::{Cause, Queue, State, Tube, TubeOptions, WhyNot};

@@ -5,7 +5,7 @@ use crate::engine::Op;
 use crate::engine::cascade::FollowEnds;
 use crate::engine::due::WorkOff;
 use crate::engine::effects::NextDue;
-use crate::engine::merge::MergeSome;
+use crate::engine::merge::{EndMerge, MergeSome};
 use crate::engine::set_back::SetBack;
 use crate::engine::slots::OfferSlots;
 use crate::engine::sweep::{FollowOptions, Sweep};
@@ -143,14 +143,21 @@ fn merge_some(parts: &Shared) -> Result<bool> {
     let Some((tube, place)) = parts.left_merges.first() else { return Ok(false) };
     let into = match parts.state.lock().tube(tube) {
         Err(error) if !error.is_not_found() => return Err(error),
-        from => from.ok().and_then(|from| from.row.merges_into),
+        from => from.ok().and_then(|from| from.row.merges_into()),
     };
     let next = match into {
         None => None,
         Some(into) => {
             let others_wait = parts.room.has_waiters(into);
             let some = MergeSome { from: tube, into, place, others_wait };
-            submit_own(parts, &some)?.and_then(|done| done.next)
+            match submit_own(parts, &some) {
+                Err(error) if error.kind() == ErrorKind::DiskFull => {
+                    // What is there must be taken to make space.
+                    submit_own(parts, &EndMerge { from: tube })?;
+                    None
+                }
+                done => done?.and_then(|done| done.next),
+            }
         }
     };
     parts.left_merges.set(tube, next);

@@ -78,11 +78,19 @@ struct Model {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Put { tube: usize, after: Vec<(Serial, On)>, orphaned: Orphaned, is_late: bool },
+    Put {
+        tube: usize,
+        after: Vec<(Serial, On)>,
+        orphaned: Orphaned,
+        is_late: bool,
+    },
     Complete(Serial),
     Bury(Serial),
     Kick(Serial),
-    Delete { task: Serial, by_force: bool },
+    Delete {
+        task: Serial,
+        by_force: bool,
+    },
     Move(Serial),
     /// All tasks of this tube go to the other one.
     Merge(usize),

@@ -208,7 +208,7 @@ impl Audit<'_> {
     /// A tube that hands out nothing, because its tasks are moved, is not left so.
     fn merges(&mut self) {
         let work = merge::work_of(self.tube);
-        if self.tube.row.merges_into.is_some() && !is_there(self.view, &work).unwrap_or(true) {
+        if self.tube.row.merges_into().is_some() && !is_there(self.view, &work).unwrap_or(true) {
             let line = self.line("it is merged into another one, and no work goes on".to_owned());
             let finding = Finding::new(line, Fix::Set(work, merge::work_row(self.tube).encode()));
             (self.report)(finding.beside(key::tube(self.tube.number)));

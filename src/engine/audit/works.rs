@@ -103,7 +103,7 @@ fn sweep_of_run(
     } else if kind == Work::Follow && !tube.row.pending.is_any() {
         let line = format!("Work: a sweep of tube {number:?}, in which no row has to follow");
         (line, Fix::Remove(key))
-    } else if kind == Work::Merge && tube.row.merges_into.is_none() {
+    } else if kind == Work::Merge && tube.row.merges_into().is_none() {
         (format!("Work: a merge of tube {number:?}, which is in none"), Fix::Remove(key))
     } else {
         return None;

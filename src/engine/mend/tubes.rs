@@ -136,21 +136,11 @@ fn write(
     ctx.set(key::meta(Counters::WHAT), counters.encode())?;
     let options = TubeOptions::default().temporary(run.is_temporary());
     ctx.set(key::name(&name), row::number(u64::from(number)))?;
-    let (pause, pending, extension) = (None, PendingOptions::default(), Extension::default());
+    let (shut, pending, extension) = (None, PendingOptions::default(), Extension::default());
     let plain = plain_priority(ctx, run)?;
     let made_priority = plain.unwrap_or_else(|| options.turned(options.priority));
-    let row = TubeRow {
-        name,
-        run,
-        pause,
-        void_to,
-        made_priority,
-        options,
-        pace: 0,
-        pending,
-        merges_into: None,
-        extension,
-    };
+    let row =
+        TubeRow { name, run, shut, void_to, made_priority, options, pace: 0, pending, extension };
     ctx.set_tube(number, row, None)?;
     ctx.effects().deadline(number, NextDue::UNKNOWN);
     Ok(())

@@ -140,13 +140,12 @@ fn golden_rows() {
     let tube = TubeRow {
         name: "t".into(),
         run: Run(8),
-        pause: Some(5),
+        shut: Shut::of(Some(5), None),
         void_to: 6,
         made_priority: -3,
         pace: 0,
         options,
         pending: PendingOptions::default(),
-        merges_into: None,
         extension: Extension::default(),
     };
     let taken = TakenRow { head: head(), token: 7, holder: 8, since: 9, deadline: NEVER };
@@ -290,18 +289,17 @@ fn golden_tubes() {
     assert_eq!(Counters::WHAT, 1);
     let row = |options: TubeOptions, run| {
         let (name, run, made_priority) = ("t".into(), Run(run), 0);
-        let (pause, void_to) = (None, 0);
+        let (shut, void_to) = (None, 0);
         let (pending, extension) = (PendingOptions::default(), Extension::default());
         let tube = TubeRow {
             name,
             run,
-            pause,
+            shut,
             void_to,
             made_priority,
             options,
             pace: 0,
             pending,
-            merges_into: None,
             extension,
         };
         probe(&tube.encode());
@@ -445,20 +443,10 @@ fn golden_ranks_ahead() {
 fn known_and_later_fields_are_kept_together() {
     let options = TubeOptions::default().backoff(Backoff::linear(Duration::from_secs(1)).jitter(5));
     let (name, run, made_priority) = ("t".into(), Run(8), 0);
-    let (pause, void_to, extension) = (None, 0, extension());
+    let (shut, void_to, extension) = (None, 0, extension());
     let pending = PendingOptions::default();
-    let tube = TubeRow {
-        name,
-        run,
-        pause,
-        void_to,
-        made_priority,
-        options,
-        pace: 0,
-        pending,
-        merges_into: None,
-        extension,
-    };
+    let tube =
+        TubeRow { name, run, shut, void_to, made_priority, options, pace: 0, pending, extension };
     let row = tube.encode();
     assert_eq!(TubeRow::decode(&row), Some(tube));
     probe(&row);
@@ -474,20 +462,10 @@ fn known_and_later_fields_are_kept_together() {
 fn a_dropped_payload_is_an_empty_field() {
     let options = TubeOptions::default().drop_payloads(true).index_kinds(true);
     let (name, run, made_priority) = ("t".into(), Run(8), 0);
-    let (pause, void_to, extension) = (None, 0, Extension::default());
+    let (shut, void_to, extension) = (None, 0, Extension::default());
     let pending = PendingOptions::default();
-    let tube = TubeRow {
-        name,
-        run,
-        pause,
-        void_to,
-        made_priority,
-        options,
-        pace: 0,
-        pending,
-        merges_into: None,
-        extension,
-    };
+    let tube =
+        TubeRow { name, run, shut, void_to, made_priority, options, pace: 0, pending, extension };
     let row = tube.encode();
     assert!(row.ends_with(&[0, 8, 0, 9, 0, 0, 0, 10, 0, 0]));
     assert_eq!(TubeRow::decode(&row), Some(tube.clone()));
@@ -515,24 +493,14 @@ fn a_dropped_payload_is_an_empty_field() {
 #[test]
 fn what_is_pending_is_a_field() {
     let (name, run, made_priority) = ("t".into(), Run(8), 0);
-    let (pause, void_to, extension) = (None, 0, Extension::default());
+    let (shut, void_to, extension) = (None, 0, Extension::default());
     let options = TubeOptions::default();
     let groups = PendingGroups { before: 9, to: "bc".into(), until: "aaa".into() };
     let before = ["", "a", "bc", "bd", "aaa", "aab"].map(|group| groups.before_in(group));
     assert_eq!(before, [None, None, None, Some(9), Some(9), None], "in the order of the keys");
     let pending = PendingOptions { groups: Some(groups), ..PendingOptions::default() };
-    let tube = TubeRow {
-        name,
-        run,
-        pause,
-        void_to,
-        made_priority,
-        options,
-        pace: 0,
-        pending,
-        merges_into: None,
-        extension,
-    };
+    let tube =
+        TubeRow { name, run, shut, void_to, made_priority, options, pace: 0, pending, extension };
     let row = tube.encode();
     assert!(row.ends_with(b"\0\x0f\0\x0b\0\x0b\0\0\0\x09\x02bc\x03aaa"));
     assert_eq!(TubeRow::decode(&row), Some(tube.clone()));

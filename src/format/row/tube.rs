@@ -22,8 +22,8 @@ use std::time::Duration;
 pub(crate) struct TubeRow {
     pub(crate) name: String,
     pub(crate) run: Run,
-    /// While it is paused: queue time at which that ends by itself, [`NEVER`] without end.
-    pub(crate) pause: Option<u64>,
+    /// While it hands out nothing: why. In one field, because every take asks.
+    pub(crate) shut: Option<Box<Shut>>,
     /// Leases with a token up to this one are void. This makes `release_all` one small commit.
     pub(crate) void_to: u64,
     /// The default priority that the tube was made with, as the number that orders tasks. It never
@@ -33,9 +33,23 @@ pub(crate) struct TubeRow {
     /// When its next task is due by its rate, in nanoseconds of the queue time; 0 before the first.
     pub(crate) pace: u64,
     pub(crate) pending: PendingOptions,
-    /// The tube that its tasks are moved to, while they are.
-    pub(crate) merges_into: Option<u32>,
     pub(crate) extension: Extension,
+}
+
+/// Why a tube hands out nothing, apart from its gates: at least one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shut {
+    /// It is paused: queue time at which that ends by itself, [`NEVER`] without end.
+    pub(crate) pause: Option<u64>,
+    /// The tube that its tasks are moved to.
+    pub(crate) merges_into: Option<u32>,
+}
+
+impl Shut {
+    pub(crate) fn of(pause: Option<u64>, merges_into: Option<u32>) -> Option<Box<Self>> {
+        let is_any = pause.is_some() || merges_into.is_some();
+        is_any.then(|| Box::new(Self { pause, merges_into }))
+    }
 }
 
 /// Number of the extension field of a tube's row with what a back-off has besides its first wait,
@@ -227,7 +241,7 @@ impl TubeRow {
         if let Some(groups) = &self.pending.groups {
             add(GROUPS_FIELD, &groups.field());
         }
-        if let Some(into) = self.merges_into {
+        if let Some(into) = self.merges_into() {
             add(MERGES_FIELD, &into.to_be_bytes());
         }
         let PendingOptions { finished, buried, .. } = self.pending;
@@ -249,25 +263,29 @@ impl TubeRow {
     /// Whether a take has to ask if it may take a task now.
     #[inline(always)]
     pub(crate) fn may_be_closed(&self) -> bool {
-        self.is_shut() || self.options.gates.is_some()
+        self.shut.is_some() || self.options.gates.is_some()
     }
 
-    /// Whether nothing is handed out: it is paused, or its tasks move to another tube.
-    #[inline(always)]
-    pub(crate) fn is_shut(&self) -> bool {
-        self.pause.is_some() || self.merges_into.is_some()
+    /// While it is paused: when that ends by itself, [`NEVER`] without end.
+    pub(crate) fn pause(&self) -> Option<u64> {
+        self.shut.as_ref()?.pause
+    }
+
+    /// The tube that its tasks are moved to, while they are.
+    pub(crate) fn merges_into(&self) -> Option<u32> {
+        self.shut.as_ref()?.merges_into
     }
 
     /// When a pause ends by itself, in queue time; [`NEVER`] is not.
     pub(crate) fn pause_end(&self) -> u64 {
-        self.pause.unwrap_or(NEVER)
+        self.pause().unwrap_or(NEVER)
     }
 
     pub(crate) fn encode(&self) -> Value {
         let options = &self.options;
         let (holds, spares) = (options.hold_group_while_delayed, options.ttl_spares_buried);
         let ends = self.pause_end() != NEVER;
-        let paused = self.pause.is_some();
+        let paused = self.pause().is_some();
         let flags = flags([paused, options.temporary, holds, spares, ends, options.higher_first]);
         let mut row = Packer::new();
         row.short(&self.name).u32(self.run.0).u64(self.void_to).u8(flags).u8(options.kind.code());
@@ -327,13 +345,12 @@ impl TubeRow {
         Some(Self {
             name,
             run,
-            pause,
+            shut: Shut::of(pause, merges_into),
             void_to,
             made_priority,
             options,
             pace,
             pending,
-            merges_into,
             extension,
         })
     }

@@ -198,6 +198,7 @@ impl World {
             6 => drop(fine(tube.kick(most))),
             7 => drop(fine(tube.release_all())),
             8 if bytes.flag() => drop(fine(tube.truncate())),
+            9 if bytes.flag() => drop(fine(self.queue.merge(tube.name(), other.name()))),
             _ => drop(fine(self.queue.unfail_into(group, most, &other))),
         }
     }
