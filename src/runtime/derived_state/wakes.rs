@@ -63,7 +63,7 @@ impl DerivedState {
         if free <= kept {
             return false;
         }
-        let open = gates.iter().map(free_of).min().filter(|_| !tube.row.shut.is_some());
+        let open = gates.iter().map(free_of).min().filter(|_| tube.row.shut.is_none());
         let could = open.unwrap_or(0).min(gates::takeable(view, tube));
         if could <= kept {
             let closed = |gate: &GateNow| {
