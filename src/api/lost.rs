@@ -50,7 +50,8 @@ pub(crate) fn register(
     let muted = Muted { all: AtomicBool::new(false), puts: AtomicBool::new(false) };
     let (is_over, muted) = (AtomicBool::new(false), Arc::new(muted));
     let hears = muted.clone();
-    let tube = TubeOfTask::new(held.name.clone());
+    let tube = Arc::new(TubeOfTask::new(held.name.clone()));
+    let now_in = tube.clone();
     let tell = move |event: &Event| {
         if event.cause == Cause::Merge {
             // The lease goes on in the other tube.
@@ -81,7 +82,18 @@ pub(crate) fn register(
     let filter = EventFilter::new().of_lease(held.id());
     let callback = Callback::new(tell, Interest::Event);
     let guard = CallbackGuard::new(core, callbacks, filter, callback);
-    let registered = guard.and_then(|guard| held.left().map(|_| guard));
+    let registered = guard.and_then(|guard| {
+        held.left()?;
+        // It may have gone elsewhere before. Where it goes from now on, events say.
+        let present =
+            held.hold.core.look_at(|state, now| Ok(held.tube_in(state, now)?.row.name))?;
+        let mut tube = now_in.lock();
+        if *tube == held.name {
+            *tube = present.into();
+        }
+        drop(tube);
+        Ok(guard)
+    });
     let registered = registered.map_err(|error| held.named(error, "on_lost"))?;
     Ok(LostCallback { _guard: registered, muted })
 }

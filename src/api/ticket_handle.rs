@@ -131,7 +131,7 @@ impl TicketHandle {
     }
 
     /// The tube in which the task is.
-    pub(super) fn tube_in(&self, state: &EngineState, now: Now) -> Result<TubeEntry> {
+    pub(crate) fn tube_in(&self, state: &EngineState, now: Now) -> Result<TubeEntry> {
         state.tube_of(self.number, self.ticket, now)
     }
 

@@ -66,8 +66,8 @@ pub(crate) struct End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leftover {
     Nothing,
-    /// Leases from this place on. No lease appears before it later, because a session that has
-    /// ended gets none.
+    /// Leases from this place on. A session that has ended gets none, but a merge may take one to a
+    /// tube before it: then the walk is done twice.
     Leases(LeasePlace),
     /// The consumer, for so many microseconds.
     Memory(u64),
@@ -76,6 +76,8 @@ pub(crate) enum Leftover {
 /// A place in the leases of a consumer, which are in the order of tubes, then of tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LeasePlace {
+    /// In the second walk.
+    pub(crate) is_again: bool,
     pub(crate) tube: u32,
     pub(crate) task: u64,
 }
@@ -206,6 +208,10 @@ impl Op for End {
         if self.tube.is_some() {
             return Ok(Leftover::Nothing);
         }
+        let is_one_step = self.from == LeasePlace::default();
+        if !is_one_step && !self.from.is_again && ctx.known.has_merged() {
+            return Ok(Leftover::Leases(LeasePlace { is_again: true, ..LeasePlace::default() }));
+        }
         let (now, known) = (ctx.now.queue, row.forgotten());
         let keep = row.keep().unwrap_or(self.keep);
         let forgotten = known.unwrap_or_else(|| now.saturating_add(keep).min(NEVER - 1));
@@ -236,7 +242,7 @@ impl End {
             let number = query::number_in(&met).ok_or_else(|| damaged("tube"))?;
             let task = if number == self.from.tube { self.from.task } else { 0 };
             if tubes_left == 0 {
-                return Ok(Some(LeasePlace { tube: number, task }));
+                return Ok(Some(LeasePlace { tube: number, task, ..self.from }));
             }
             tubes_left -= 1;
             let Some(tube) = sound(ctx.tube(number))? else { continue };
@@ -248,7 +254,7 @@ impl End {
             while let Some((met, _)) = rows.next(ctx)? {
                 let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
                 if leases_left == 0 || ctx.is_sweep_long() {
-                    return Ok(Some(LeasePlace { tube: number, task: id.get() }));
+                    return Ok(Some(LeasePlace { tube: number, task: id.get(), ..self.from }));
                 }
                 leases_left -= 1;
                 self.give_back(ctx, &tube, id, met)?;

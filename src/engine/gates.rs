@@ -116,10 +116,15 @@ pub(crate) fn admit(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<usize> 
 /// Lets one chosen task through all gates, also in a paused tube.
 ///
 /// # Errors
-/// `WrongState`, with the first gate that is closed.
+/// `WrongState`, with the first gate that is closed, or while the tasks of the tube are moved: in
+/// the other tube its group may be busy.
 #[cold]
 #[inline(never)]
 pub(crate) fn enter(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<()> {
+    if tube.row.merges_into().is_some() {
+        let text = "its tube is being merged into another one; claim it there";
+        return Err(Error::new(ErrorKind::WrongState).because(text).on_task(id));
+    }
     match at(view, tube, now)?.into_iter().find(|gate| gate.free == 0) {
         None => Ok(()),
         Some(closed) => {

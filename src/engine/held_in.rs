@@ -28,7 +28,11 @@ pub(crate) fn tube<'a>(ctx: &OpContext<'a>, number: u32, ticket: Ticket) -> Resu
 #[inline(never)]
 fn followed<'a>(ctx: &OpContext<'a>, number: u32, ticket: Ticket) -> Result<TubeRef<'a>> {
     let tube = ctx.tube(number);
-    match merged_into(ctx, tube.as_deref().ok(), ticket, ctx.now)? {
+    let known = match &tube {
+        Err(error) if !error.is_not_found() => return tube,
+        tube => tube.as_deref().ok(),
+    };
+    match merged_into(ctx, known, ticket, ctx.now)? {
         Some(other) => ctx.tube(other),
         None => tube,
     }

@@ -77,7 +77,10 @@ pub(crate) fn note_move(
     }
     let by = query::holder(ctx, from.holder())?.unwrap_or_default();
     let (attempt, held) = match from {
-        TaskState::Taken(row) => (row.head.attempts, row.held_for(ctx.now)),
+        // A merge ends no attempt.
+        TaskState::Taken(row) if cause != Cause::Merge => {
+            (row.head.attempts, row.held_for(ctx.now))
+        }
         _ => (0, NEVER),
     };
     let (by, place, text) = (&by, &place, cut(&text, LOG_BYTES_MAX));

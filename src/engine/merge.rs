@@ -7,7 +7,7 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::moves;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tags::Moving;
-use crate::engine::tube_cache::TubeEntry;
+use crate::engine::tube_cache::{TubeEntry, TubeRef};
 use crate::engine::{fresh, history, keys, query, settle, statistics, transition};
 use crate::format::feature::{MERGES, MOVES};
 use crate::format::key::{self, Home, Key, RUN_PREFIX, Work};
@@ -16,6 +16,7 @@ use crate::format::{Met, Scan, Tag, View};
 use crate::words::clock::NEVER;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_BYTES, SWEEP_TASKS};
+use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
 
 /// Begins to merge a tube into another one. One that has begun goes on.
@@ -48,6 +49,8 @@ pub(crate) struct MergedSome {
     pub(crate) clashes: Vec<TaskId>,
     /// For this one the other tube has no room: the merge has ended there.
     pub(crate) stopped_at: Option<TaskId>,
+    /// The merge had ended before.
+    pub(crate) is_over: bool,
     /// Where to go on; `None` if the merge has ended.
     pub(crate) next: Option<MergePlace>,
 }
@@ -55,6 +58,9 @@ pub(crate) struct MergedSome {
 /// Where a merge is in a walk over the tasks of its tube.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MergePlace {
+    /// The number of the merge, from its first step on. Another merge of the tube, which may have
+    /// another run then, has no such place.
+    merge: Option<u64>,
     /// Of [`LINES`].
     line: usize,
     /// It continues after these rows of the line's tags.
@@ -79,13 +85,17 @@ const LINES: [&[Tag]; 8] = [
 impl Op for BeginMerge {
     type Done = ();
 
+    fn numbers(&self) -> Numbers {
+        Numbers::of_tokens(1)
+    }
+
     fn grows(&self) -> bool {
         true
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let (from, to) = (&*ctx.tube(self.from)?, &*ctx.tube(self.into)?);
-        if from.row.merges_into() == Some(self.into) {
+        if from.row.merges_into() == Some(self.into) && number(ctx, from)?.is_some() {
             return Ok(());
         }
         admit(from, to)?;
@@ -104,7 +114,8 @@ impl Op for BeginMerge {
         let shut = Shut::of(from.row.pause(), Some(self.into));
         let row = TubeRow { shut, ..from.row.clone() };
         ctx.set_tube(self.from, row, None)?;
-        ctx.set_work(work_of(from), work_row(from).encode())
+        let merge = ctx.token();
+        ctx.set_work(work_of(from), WorkRow { from: merge, ..work_row(from) }.encode())
     }
 }
 
@@ -137,13 +148,10 @@ pub(crate) fn work_row(from: &TubeEntry) -> WorkRow {
     WorkRow { tube: from.number, ..WorkRow::default() }
 }
 
-/// The tubes that are merged into others.
-pub(crate) fn merging(view: &dyn View) -> Result<Vec<u32>> {
-    let (mut rows, mut tubes) = (Scan::prefixed(key::work_of(Work::Merge)), Vec::new());
-    while let Some((_, row)) = rows.next(view)? {
-        tubes.extend(row.as_deref().and_then(WorkRow::decode).map(|work| work.tube));
-    }
-    Ok(tubes)
+/// The number of the merge of this tube; `None` if there is none, or if its row is damaged.
+fn number(view: &dyn View, from: &TubeEntry) -> Result<Option<u64>> {
+    let row = view.row(&work_of(from))?.and_then(|(_, row)| row);
+    Ok(row.as_deref().and_then(WorkRow::decode).map(|work| work.from))
 }
 
 /// Ends a merge of this tube, if there is one. Its takers look again.
@@ -193,18 +201,21 @@ impl Op for MergeSome {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<MergedSome> {
         let (mut done, mut place) = (MergedSome::default(), self.place.clone());
         done.begins_walk = place.is_first();
+        let over = MergedSome { is_over: true, ..MergedSome::default() };
         let from = match ctx.tube(self.from) {
             Ok(from) if from.row.merges_into() == Some(self.into) => from,
             Err(error) if !error.is_not_found() => return Err(error),
-            // It has ended: the tube was dropped or truncated, or another call has done it.
-            _ => return Ok(done),
+            // The tube was dropped or truncated, or another call has come to the end.
+            _ => return Ok(over),
         };
-        let to = match ctx.tube(self.into) {
-            Err(error) if error.is_not_found() => {
-                end(ctx, &from)?;
-                return Ok(done);
-            }
-            to => to?,
+        let merge = number(ctx, &from)?.unwrap_or(0);
+        if place.merge.is_some_and(|begun| begun != merge) {
+            return Ok(over);
+        }
+        place.merge = Some(merge);
+        let Some(to) = there(ctx.tube(self.into))? else {
+            end(ctx, &from)?;
+            return Ok(over);
         };
         if place.line == 0 && ctx.count(from.range(Tag::Taken)) > 0 && unvoid(ctx, &to)? {
             done.next = Some(place);
@@ -221,8 +232,9 @@ impl Op for MergeSome {
                     end(ctx, &from)?;
                     return Ok(done);
                 }
-                place = MergePlace::default();
-                break;
+                place = MergePlace { merge: place.merge, ..MergePlace::default() };
+                (done.begins_walk, done.clashes) = (true, Vec::new());
+                continue;
             };
             let Some((stored, standing)) = open(ctx, &from, tag, &met)? else { continue };
             bytes += stored.own().map_or(0, |row| row.payload.bytes() as usize);
@@ -245,6 +257,14 @@ impl Op for MergeSome {
         }
         done.next = Some(place);
         Ok(done)
+    }
+}
+
+/// The tube that others are merged into, if it can be: it may be gone, or damaged.
+fn there(into: Result<TubeRef<'_>>) -> Result<Option<TubeRef<'_>>> {
+    match into {
+        Err(error) if error.is_not_found() || error.kind() == ErrorKind::Damaged => Ok(None),
+        into => into.map(Some),
     }
 }
 
@@ -298,7 +318,7 @@ impl MergePlace {
                 }
             }
             let Some((lane, tag, met)) = first else {
-                *self = Self { line: self.line + 1, has_moved: self.has_moved, ..Self::default() };
+                (self.line, self.after) = (self.line + 1, Default::default());
                 continue;
             };
             if let Some(after) = self.after.get_mut(lane) {
@@ -353,7 +373,7 @@ impl MergeSome {
             TaskState::Fresh(head) => TaskState::Ready(head.clone()),
             standing => standing.clone(),
         };
-        if keys::counts(to, &next) {
+        if keys::counts(to, &next) && !keys::rows(&task, &next).is_empty() {
             keys::is_free(ctx, to, (task.key(), task.id))?;
         }
         if !matches!(next, TaskState::Done(_) | TaskState::Trashed(_)) {

@@ -233,12 +233,23 @@ impl Settle<'_> {
     /// The same where each task may be in another tube.
     #[cold]
     fn decide_on_each(&self, ctx: &mut OpContext<'_>) -> Result<Vec<TaskId>> {
-        let mut lost = Vec::new();
+        let (mut lost, mut gone) = (Vec::new(), None);
         for ticket in self.tickets {
-            let tube = &*held_in::tube(ctx, self.tube, *ticket)?;
-            self.settle_in(ctx, tube, slice::from_ref(ticket), &mut lost)?;
+            match held_in::tube(ctx, self.tube, *ticket) {
+                Ok(tube) => self.settle_in(ctx, &tube, slice::from_ref(ticket), &mut lost)?,
+                Err(error) if error.is_lease_lost() => lost.push(ticket.id),
+                // The tube was dropped, and the task ended before or after it had left that.
+                Err(error) if error.is_not_found() => {
+                    lost.push(ticket.id);
+                    gone = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
         }
-        Ok(lost)
+        match gone {
+            Some(error) if lost.len() == self.tickets.len() => Err(error),
+            _ => Ok(lost),
+        }
     }
 
     /// Applies the verdict to tasks of one tube. Adds those whose leases were lost.

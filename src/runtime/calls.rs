@@ -39,10 +39,12 @@ impl Shared {
             true => Ok(()),
             false => void_leases(&core, true)
                 .and_then(|()| roll_back_puts(&core))
-                .and_then(|()| core.find_merges())
                 .and_then(|()| timer::set_schedules_back(&core)),
         });
         begun.map_err(|error| core.state.lock().store.opening_failed(error))?;
+        if !core.health.is_read_only() {
+            core.find_merges();
+        }
         let weak = Arc::downgrade(&core);
         if let Some(clock) = core.settings.clock.manual() {
             clock.add_sleepers(weak.clone());

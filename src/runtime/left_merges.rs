@@ -10,17 +10,21 @@ use std::collections::BTreeMap;
 pub(crate) struct LeftMerges(Mutex<BTreeMap<u32, MergePlace>>);
 
 impl LeftMerges {
-    /// One of them.
-    pub(crate) fn first(&self) -> Option<(u32, MergePlace)> {
-        self.0.lock().first_key_value().map(|(tube, place)| (*tube, place.clone()))
+    /// Takes one of them out, the first after this tube. Who does not come to its end leaves it
+    /// again.
+    pub(crate) fn take_after(&self, tube: Option<u32>) -> Option<(u32, MergePlace)> {
+        let mut left = self.0.lock();
+        let first = tube.map_or(Some(0), |tube| tube.checked_add(1))?;
+        let next = left.range(first..).next().map(|(tube, _)| *tube)?;
+        left.remove_entry(&next)
     }
 
-    /// The merge of this tube is left there; `None`: it has ended.
-    pub(crate) fn set(&self, tube: u32, place: Option<MergePlace>) {
-        let mut left = self.0.lock();
-        match place {
-            Some(place) => _ = left.insert(tube, place),
-            None => _ = left.remove(&tube),
-        }
+    /// The merge of this tube is left there.
+    pub(crate) fn leave(&self, tube: u32, place: MergePlace) {
+        self.0.lock().insert(tube, place);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
     }
 }

@@ -25,8 +25,9 @@ fn repair_with(core: &Shared, mut after: impl FnMut(usize)) -> Result<Repairs> {
     core.health.runs()?;
     let _one = core.repairing.lock();
     let mut repairs = Repairs::default();
+    let ended = rounds(core, &mut repairs, &mut after);
     // A merge may go on that had no work row.
-    let ended = rounds(core, &mut repairs, &mut after).and_then(|()| core.find_merges());
+    core.find_merges();
     match ended {
         // What was done stays done, and the caller is to know of it.
         Err(error) if !repairs.steps.is_empty() => repairs.stopped_by = Some(error.to_string()),

@@ -1,8 +1,9 @@
 //! The merge of a tube into another one, as a call: it goes through the steps, one for each turn of
 //! the lock. What it leaves, by an error or a panic, is work of the timer.
 
-use crate::engine::merge::{self, BeginMerge, EndMerge, MergePlace, MergeSome, MergedSome};
+use crate::engine::merge::{BeginMerge, MergePlace, MergedSome};
 use crate::runtime::shared::Shared;
+use crate::runtime::timer::merge_step;
 use crate::words::durability::Durability;
 use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::NAMES_SHOWN;
@@ -18,7 +19,7 @@ struct Driven<'a> {
 impl Drop for Driven<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.parts.left_merges.set(self.tube, Some(MergePlace::default()));
+            self.parts.left_merges.leave(self.tube, MergePlace::default());
             self.parts.timer.wake();
         }
     }
@@ -33,17 +34,10 @@ impl Shared {
         let (mut merged, mut next) = (Merged::default(), Some(MergePlace::default()));
         while let Some(place) = next {
             self.state.pass_on();
-            let others_wait = self.room.has_waiters(into);
-            let some = MergeSome { from, into, place, others_wait };
-            let (done, later) = match self.apply(&some) {
-                Err(error) if error.kind() == ErrorKind::DiskFull => {
-                    // What is there must be taken to make space.
-                    self.apply(&EndMerge { from })?;
-                    driven.has_ended = true;
-                    return Err(error);
-                }
-                done => done?,
-            };
+            self.enter()?;
+            let stepped = merge_step(self, (from, into), place);
+            driven.has_ended = stepped.as_ref().is_err_and(|it| it.kind() == ErrorKind::DiskFull);
+            let (done, later) = stepped?;
             (mark, next) = (later, note(&mut merged, done));
         }
         driven.has_ended = true;
@@ -54,12 +48,11 @@ impl Shared {
     }
 
     /// The timer goes on with all merges that were begun.
-    pub(crate) fn find_merges(&self) -> Result<()> {
-        for tube in merge::merging(&self.state.lock().store)? {
-            self.left_merges.set(tube, Some(MergePlace::default()));
+    pub(crate) fn find_merges(&self) {
+        for tube in self.state.lock().derived.merging() {
+            self.left_merges.leave(tube, MergePlace::default());
             self.timer.wake();
         }
-        Ok(())
     }
 }
 
@@ -73,13 +66,14 @@ fn note(merged: &mut Merged, done: MergedSome) -> Option<MergePlace> {
     merged.clashed += done.clashes.len() as u64;
     let room = NAMES_SHOWN.saturating_sub(merged.clashes.len());
     merged.clashes.extend(done.clashes.into_iter().take(room));
-    merged.stopped_at = done.stopped_at;
+    (merged.stopped_at, merged.is_cut_short) = (done.stopped_at, done.is_over);
     done.next
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::merge::MergeSome;
     use crate::words::limits::SWEEP_TASKS;
     use crate::words::wait::Wait;
     use crate::{Cause, Queue, State, Tube, TubeOptions, WhyNot};
@@ -125,14 +119,14 @@ mod tests {
         let why = queue.explain(next).unwrap();
         assert_eq!(why.reasons[0], WhyNot::Merging { into: "new".into() });
         assert!(why.to_string().contains("move to tube \"new\""), "{why}");
-        // One that is put meanwhile moves too, and one that is chosen is taken.
+        // One that is put meanwhile moves too.
         let late = old.put(b"late").unwrap();
-        let chosen = old.claim(next).unwrap();
+        assert_eq!(old.claim(next).unwrap_err().kind(), ErrorKind::WrongState);
         sound(&queue);
         let merged = queue.merge("old", "new").unwrap();
         assert_eq!(merged.moved as usize, TASKS - SWEEP_TASKS + 1);
         assert_eq!(queue.find(late).unwrap().tube, "new");
-        chosen.ack().unwrap();
+        new.claim(next).unwrap().ack().unwrap();
         assert_eq!(old.info().unwrap().merges_into, None);
         let mut commits = BTreeMap::new();
         std::iter::from_fn(|| events.try_recv())
@@ -155,7 +149,7 @@ mod tests {
             for _ in 0..steps {
                 place = step(&old, &new, place.unwrap()).next;
             }
-            assert!(old.hold.core.left_merges.first().is_none());
+            assert!(old.hold.core.left_merges.is_empty());
             queue.close().unwrap();
             drop((old, new));
             let queue = open();
@@ -164,7 +158,7 @@ mod tests {
             queue.tick().unwrap();
             assert_eq!((ready(&old), ready(&new) as usize), (0, TASKS), "{steps} steps");
             assert_eq!(old.info().unwrap().merges_into, None);
-            assert!(old.hold.core.left_merges.first().is_none());
+            assert!(old.hold.core.left_merges.is_empty());
             sound(&queue);
         }
         // A call that ends in the middle.
@@ -288,5 +282,72 @@ mod tests {
             assert_eq!((ready(&old), ready(&new) as usize), (0, TASKS / 2), "case {at}");
             sound(&queue);
         }
+    }
+
+    /// Where a merge was is no place in another merge of the tube: between the rows of its old run
+    /// and those of its new one stand the rows of other tubes.
+    #[test]
+    fn an_old_place_ends_with_its_merge() {
+        let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+        let [old, new] = begun(&queue);
+        let between = queue.tube("between").unwrap();
+        between.put_many(vec![*b"b"; TASKS]).unwrap();
+        let place = step(&old, &new, MergePlace::default()).next.unwrap();
+        old.truncate().unwrap();
+        assert!(step(&old, &new, place.clone()).is_over);
+        old.put_many(vec![*b"y"; TASKS]).unwrap();
+        let op = BeginMerge { from: old.number, into: new.number };
+        old.hold.core.apply(&op).unwrap();
+        let done = step(&old, &new, place.clone());
+        assert!(done.is_over && done.next.is_none());
+        old.hold.core.left_merges.leave(old.number, place);
+        let merged = queue.merge("old", "new").unwrap();
+        assert_eq!((merged.moved as usize, merged.is_cut_short), (TASKS, false));
+        queue.tick().unwrap();
+        assert_eq!(ready(&between) as usize, TASKS);
+        assert_eq!(ready(&new) as usize, TASKS + SWEEP_TASKS);
+        sound(&queue);
+    }
+
+    /// The end of a session walks over the tubes by their numbers. A lease that goes to a tube
+    /// behind it is found by the second walk.
+    #[test]
+    fn the_end_of_a_session_finds_leases_that_have_moved_behind_it() {
+        let clock = crate::ManualClock::new();
+        let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory().unwrap();
+        let [new, old] = ["new", "old"].map(|name| queue.tube(name).unwrap());
+        old.put_many(vec![*b"x"; TASKS]).unwrap();
+        let minute = std::time::Duration::from_secs(60);
+        let bob = queue.consumer_with_grace("bob", minute).unwrap();
+        old.by(&bob).take_many(TASKS).unwrap().into_iter().for_each(|task| _ = task.detach());
+        drop(bob);
+        let core = &old.hold.core;
+        let op = BeginMerge { from: old.number, into: new.number };
+        core.apply(&op).unwrap();
+        let grace = core.grace_timers.expired(crate::words::clock::NEVER - 1).remove(0);
+        let after = crate::runtime::sessions::return_leases(core, grace, None).unwrap();
+        assert!(after.is_some());
+        // These are not void yet by the clock of the queue, and go with the merge.
+        let mut next = Some(MergePlace::default());
+        while let Some(place) = next {
+            next = step(&old, &new, place).next;
+        }
+        assert_eq!(new.stats().unwrap().taken as usize, TASKS - SWEEP_TASKS);
+        clock.advance(minute);
+        queue.tick().unwrap();
+        assert_eq!((new.stats().unwrap().taken, ready(&new) as usize), (0, TASKS));
+        sound(&queue);
+    }
+
+    #[test]
+    fn calls_share_a_merge_and_each_says_its_part() {
+        let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+        let [old, new] = begun(&queue);
+        let first = step(&old, &new, MergePlace::default());
+        let rest = queue.merge("old", "new").unwrap();
+        assert_eq!(rest.moved as usize, TASKS - SWEEP_TASKS);
+        let over = step(&old, &new, first.next.unwrap());
+        assert!(over.is_over && over.moved == 0);
+        sound(&queue);
     }
 }

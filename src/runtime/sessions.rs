@@ -472,7 +472,7 @@ mod tests {
         let core = &tubes[0].hold.core;
         let grace = core.grace_timers.expired(core.lease_now()).remove(0);
         let next = return_leases(core, grace, None).unwrap();
-        assert_eq!(next, Some(LeasePlace { tube: held[10].number, task: 0 }));
+        assert_eq!(next, Some(LeasePlace { tube: held[10].number, ..LeasePlace::default() }));
         assert_eq!(core.state.lock().store.count(Range::of(Tag::Held)), 11);
         queue.tick().unwrap();
         assert_eq!(core.state.lock().store.count(Range::of(Tag::Held)), 1, "that of bob");

@@ -5,7 +5,7 @@ use crate::engine::Op;
 use crate::engine::cascade::FollowEnds;
 use crate::engine::due::WorkOff;
 use crate::engine::effects::NextDue;
-use crate::engine::merge::{EndMerge, MergeSome};
+use crate::engine::merge::{EndMerge, MergePlace, MergeSome, MergedSome};
 use crate::engine::set_back::SetBack;
 use crate::engine::slots::OfferSlots;
 use crate::engine::sweep::{FollowOptions, Sweep};
@@ -13,6 +13,7 @@ use crate::format::key::{self, Key, Work};
 use crate::format::{Range, Tag, View};
 use crate::runtime::checkpointer::{checkpoint, look_for_room_if_free};
 use crate::runtime::deadlines::Walk;
+use crate::runtime::group_commit::Mark;
 use crate::runtime::pipeline::submit;
 use crate::runtime::sessions::{return_leases, return_nameless};
 use crate::runtime::shared::Shared;
@@ -138,30 +139,57 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
     }
 }
 
-/// One step of a merge that no call goes on with. Returns whether there is more of them.
+/// One step of each merge that no call goes on with. Returns whether there is more of them.
 fn merge_some(parts: &Shared) -> Result<bool> {
-    let Some((tube, place)) = parts.left_merges.first() else { return Ok(false) };
-    let into = match parts.state.lock().tube(tube) {
-        Err(error) if !error.is_not_found() => return Err(error),
-        from => from.ok().and_then(|from| from.row.merges_into()),
-    };
-    let next = match into {
-        None => None,
-        Some(into) => {
-            let others_wait = parts.room.has_waiters(into);
-            let some = MergeSome { from: tube, into, place, others_wait };
-            match submit_own(parts, &some) {
-                Err(error) if error.kind() == ErrorKind::DiskFull => {
-                    // What is there must be taken to make space.
-                    submit_own(parts, &EndMerge { from: tube })?;
-                    None
-                }
-                done => done?.and_then(|done| done.next),
+    if parts.health.serves().is_err() {
+        return Ok(false);
+    }
+    let (mut last, mut failed) = (None, None);
+    while let Some((from, place)) = parts.left_merges.take_after(last) {
+        last = Some(from);
+        parts.state.pass_on();
+        let into = match parts.state.lock().tube(from) {
+            Err(error) if !error.is_not_found() => Err(error),
+            tube => Ok(tube.ok().and_then(|tube| tube.row.merges_into())),
+        };
+        let next = match into {
+            Ok(None) => Ok(None),
+            Ok(Some(into)) => {
+                merge_step(parts, (from, into), place.clone()).map(|(done, _)| done.next)
+            }
+            Err(error) => Err(error),
+        };
+        match next {
+            Ok(None) => {}
+            Ok(Some(next)) => parts.left_merges.leave(from, next),
+            Err(error) if error.kind() == ErrorKind::DiskFull => {}
+            Err(error) => {
+                parts.left_merges.leave(from, place);
+                failed = Some(error);
             }
         }
-    };
-    parts.left_merges.set(tube, next);
-    Ok(parts.left_merges.first().is_some())
+    }
+    failed.map_or_else(|| Ok(!parts.left_merges.is_empty()), Err)
+}
+
+/// One step of the merge of a tube into another one. On a full disk the merge ends: what is there
+/// must be taken to make space.
+///
+/// # Errors
+/// `DiskFull`, and then the merge has ended.
+pub(crate) fn merge_step(
+    parts: &Shared,
+    (from, into): (u32, u32),
+    place: MergePlace,
+) -> Result<(MergedSome, Mark)> {
+    let others_wait = parts.room.has_waiters(into);
+    let done = submit(parts, &MergeSome { from, into, place, others_wait });
+    if let Err(error) = &done
+        && error.kind() == ErrorKind::DiskFull
+    {
+        submit(parts, &EndMerge { from })?;
+    }
+    done
 }
 
 /// One step of the work on the edges of tasks. What waits for room on a full disk fails no round:

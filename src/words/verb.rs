@@ -46,6 +46,9 @@ pub struct Merged {
     /// The other tube had no room for this task, and the merge has ended there: it stays, and those
     /// after it.
     pub stopped_at: Option<TaskId>,
+    /// It was ended meanwhile: one of the tubes was dropped, the first one was truncated, or
+    /// another call, or the queue itself, that did the same merge came to its end, or stopped.
+    pub is_cut_short: bool,
 }
 
 /// What a put did.

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::UNIX_EPOCH;
 use tubewell::{
     Cause, Clock, Conflict, Ended, ErrorKind, Lease, ManualClock, Merged, Place, Placement,
-    PutView, Queue, Result, Retention, State, Stop, Task, TaskId, TicketHandle, Tube, TubeKind,
-    TubeOptions, TubeStats, Unique,
+    PutView, Queue, Result, Retention, State, Stop, Task, TaskId, Ticket, TicketHandle, Tube,
+    TubeKind, TubeOptions, TubeStats, Unique,
 };
 
 fn kept() -> TubeOptions {
@@ -413,4 +413,52 @@ fn dependencies_and_waits_follow() {
     new.claim(failed).unwrap().ack().unwrap();
     assert_eq!(new.take().unwrap().id(), held);
     sound(&queue);
+}
+
+/// Regression: one lease that was lost failed all of its call once the old tube was dropped: no
+/// other task was acked, and the end of a session failed again before each later call.
+#[test]
+fn a_lost_lease_does_not_touch_the_others_after_the_old_tube_is_gone() {
+    for is_acked in [false, true] {
+        let (queue, old, new, clock) = two();
+        let ids = old.put_many([*b"x"; 4]).unwrap();
+        let session = queue.session();
+        let by = old.by(&session);
+        let taken: Vec<Ticket> = (0..2).map(|_| by.take().unwrap().detach()).collect();
+        let mut pair = vec![old.take().unwrap(), old.take().unwrap()];
+        merged(&queue);
+        queue.drop_tube("old").unwrap();
+        let lost = [taken[0], pair[1].ticket()];
+        for ticket in lost {
+            if is_acked {
+                new.delete(ticket.id()).unwrap();
+            } else {
+                new.force_timeout(&[ticket.id()]).unwrap();
+            }
+        }
+        let error = old.ack_many(std::mem::take(&mut pair)).unwrap_err();
+        assert_eq!((error.kind(), error.tasks()), (ErrorKind::LeaseLost, &ids[3..]));
+        assert_eq!(queue.find(ids[2]).unwrap().state, State::Done);
+        session.close().unwrap();
+        assert_eq!(queue.find(ids[1]).unwrap().state, State::Ready);
+        new.put(b"y").unwrap();
+        clock.advance(secs(60));
+        sound(&queue);
+    }
+}
+
+#[test]
+fn a_holder_that_asks_after_the_merge_is_told_of_the_other_tube() {
+    let (queue, old, new, _) = two();
+    old.put(b"x").unwrap();
+    let mut task = old.take().unwrap();
+    merged(&queue);
+    let (sender, told) = channel();
+    task.on_lost(move |event| sender.send((event.tube.to_string(), event.cause)).unwrap()).unwrap();
+    queue.drop_tube("old").unwrap();
+    queue.tick().unwrap();
+    assert!(told.try_recv().is_err());
+    new.truncate().unwrap();
+    queue.tick().unwrap();
+    assert_eq!(told.recv().unwrap(), ("new".into(), Cause::Truncate));
 }

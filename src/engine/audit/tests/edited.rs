@@ -523,7 +523,7 @@ fn the_end_of_a_session_passes_by_damaged_leases() {
     let mut from = LeasePlace::default();
     for step in 1..3 {
         let end = End { consumer, left, charged: true, tube: None, from, keep: 0 };
-        from = LeasePlace { tube: 1, task: ids[step * SWEEP_TASKS].get() };
+        from = LeasePlace { tube: 1, task: ids[step * SWEEP_TASKS].get(), ..from };
         assert_eq!(played.run(&end).unwrap(), Leftover::Leases(from));
     }
     for tube in [Some(1), None] {
