@@ -197,12 +197,6 @@ impl DerivedState {
         self.tubes.keys().copied().collect()
     }
 
-    /// The tubes that are merged into others.
-    pub(crate) fn merging(&self) -> Vec<u32> {
-        let merging = self.tubes.iter().filter(|(_, it)| it.tube.row.merges_into().is_some());
-        merging.map(|(number, _)| *number).collect()
-    }
-
     /// The run of a tube, and a lower bound of its deadlines.
     #[inline]
     pub(crate) fn run_and_bound(&self, number: u32) -> Option<(Run, &NextDue)> {

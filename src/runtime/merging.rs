@@ -2,6 +2,7 @@
 //! the lock. What it leaves, by an error or a panic, is work of the timer.
 
 use crate::engine::merge::{BeginMerge, MergePlace, MergedSome};
+use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::runtime::shared::Shared;
 use crate::runtime::timer::merge_step;
 use crate::words::durability::Durability;
@@ -49,7 +50,13 @@ impl Shared {
 
     /// The timer goes on with all merges that were begun.
     pub(crate) fn find_merges(&self) {
-        for tube in self.state.lock().derived.merging() {
+        let merging: Vec<u32> = {
+            let derived = &self.state.lock().derived;
+            let is_one = |tube: &TubeEntry| tube.row.merges_into().is_some();
+            let numbers = derived.numbers().into_iter();
+            numbers.filter(|number| derived.known(*number).is_some_and(is_one)).collect()
+        };
+        for tube in merging {
             self.left_merges.leave(tube, MergePlace::default());
             self.timer.wake();
         }
