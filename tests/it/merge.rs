@@ -462,3 +462,21 @@ fn a_holder_that_asks_after_the_merge_is_told_of_the_other_tube() {
     queue.tick().unwrap();
     assert_eq!(told.recv().unwrap(), ("new".into(), Cause::Truncate));
 }
+
+/// A merge removes nothing: what is more than the other tube keeps goes as the next one ends there.
+#[test]
+fn what_has_ended_does_not_end_once_more() {
+    let few = TubeOptions::default().keep_finished(Retention::new().count(2));
+    let (queue, old, new, _) = with(&few);
+    let finish = |tube: &Tube| {
+        tube.put(b"x").unwrap();
+        tube.take().unwrap().ack().unwrap();
+    };
+    (0..2).for_each(|_| finish(&old));
+    (0..2).for_each(|_| finish(&new));
+    assert_eq!(merged(&queue), 2);
+    assert_eq!(new.stats().unwrap().finished, 4);
+    finish(&new);
+    assert_eq!(new.stats().unwrap().finished, 2);
+    sound(&queue);
+}
