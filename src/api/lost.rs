@@ -16,9 +16,6 @@ pub(crate) struct LostCallback {
     muted: Arc<Muted>,
 }
 
-/// Where the task is, by the events so far.
-type TubeOfTask = Mutex<Arc<str>>;
-
 /// Which ends of the lease are not told, because its holder is the one that ends it.
 struct Muted {
     all: AtomicBool,
@@ -50,7 +47,8 @@ pub(crate) fn register(
     let muted = Muted { all: AtomicBool::new(false), puts: AtomicBool::new(false) };
     let (is_over, muted) = (AtomicBool::new(false), Arc::new(muted));
     let hears = muted.clone();
-    let tube = Arc::new(TubeOfTask::new(held.name.clone()));
+    // Where the task is, by the events so far.
+    let tube = Arc::new(Mutex::new(held.name.clone()));
     let now_in = tube.clone();
     let tell = move |event: &Event| {
         if event.cause == Cause::Merge {

@@ -246,6 +246,8 @@ impl Op for MergeSome {
                 Ok(Some(false) | None) => {}
                 Err(error) => match error.kind() {
                     ErrorKind::KeyExists => done.clashes.push(id),
+                    // Its rows have no room for what a move says: it stays.
+                    ErrorKind::TooLarge | ErrorKind::Unsupported => {}
                     ErrorKind::Full => {
                         done.stopped_at = Some(id);
                         end(ctx, &from)?;
@@ -288,7 +290,8 @@ fn open(
     tag: Tag,
     (key, row): &Met,
 ) -> Result<Option<(StoredTask, TaskState)>> {
-    let id = key::id_of(key).ok_or_else(|| damaged("state"))?;
+    // A key that names no task is damaged itself.
+    let Some(id) = key::id_of(key) else { return Ok(None) };
     if tag == Tag::Fresh && fresh::is_mistaken(ctx, from, id)? {
         return Ok(None);
     }
@@ -355,7 +358,7 @@ impl MergeSome {
     /// Moves one task, or returns its lease if that is void. Returns whether it has moved.
     ///
     /// # Errors
-    /// `KeyExists` or `Full` if it may not come.
+    /// `KeyExists`, `Full`, `TooLarge` or `Unsupported` if it may not come.
     fn pass(
         &self,
         ctx: &mut OpContext<'_>,
@@ -383,9 +386,8 @@ impl MergeSome {
         }
         let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
         let since = Some(row.lives_since()).filter(|_| next.head().expires != NEVER);
-        // Fields of later versions leave no room: it stays.
         let section = moved_section(row.extension, row.passed(), true, since)
-            .ok_or_else(|| damaged("task"))?;
+            .ok_or_else(|| Error::new(ErrorKind::TooLarge))?;
         let group = row.group.filter(|group| !group.is_empty()).or(to.plain_group());
         let moved = TaskRow { times: None, group, extension: &section, ..row };
         let (raw, home) = (moved.encode(), Home { rank: task.place, is_fresh: false });

@@ -77,7 +77,7 @@ impl Counters {
 pub(crate) struct WorkRow {
     /// The tube that the work belongs to, or 0.
     pub(crate) tube: u32,
-    /// The task to continue with.
+    /// The task to continue with; of a merge its number.
     pub(crate) from: u64,
     pub(crate) extension: Extension,
 }
