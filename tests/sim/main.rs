@@ -15,6 +15,7 @@ mod full;
 mod full_disk;
 mod interval;
 mod judge;
+mod merges;
 mod model;
 mod openings;
 mod pieces;
