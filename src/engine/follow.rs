@@ -25,11 +25,6 @@ pub(crate) fn work_of(tube: &TubeEntry) -> Key {
     key::work(Work::Follow, tube.run(), TaskId::new(0))
 }
 
-/// The row of that work.
-pub(crate) fn work_row(tube: &TubeEntry) -> WorkRow {
-    WorkRow { tube: tube.number, ..WorkRow::default() }
-}
-
 /// Whether rows still have to follow the option of this name.
 pub(crate) fn is_left(pending: &PendingOptions, name: &str) -> bool {
     match name {
@@ -66,7 +61,7 @@ pub(crate) fn begin(ctx: &mut OpContext<'_>, tube: &TubeEntry, row: &mut TubeRow
     }
     if row.pending.is_any() {
         ctx.needs(&PENDING_OPTIONS);
-        ctx.set_work(work_of(tube), work_row(tube).encode())?;
+        ctx.set_work(work_of(tube), WorkRow::of_tube(tube.number).encode())?;
     } else if tube.row.pending.is_any() && ctx.row(&work_of(tube))?.is_some() {
         ctx.remove(work_of(tube));
     }

@@ -28,27 +28,28 @@ pub(crate) fn tube<'a>(ctx: &OpContext<'a>, number: u32, ticket: Ticket) -> Resu
 #[inline(never)]
 fn followed<'a>(ctx: &OpContext<'a>, number: u32, ticket: Ticket) -> Result<TubeRef<'a>> {
     let tube = ctx.tube(number);
-    let known = match &tube {
-        Err(error) if !error.is_not_found() => return tube,
-        tube => tube.as_deref().ok(),
-    };
-    match merged_into(ctx, known, ticket, ctx.now)? {
+    match merged_into(ctx, tube.as_deref(), ticket, ctx.now)? {
         Some(other) => ctx.tube(other),
         None => tube,
     }
 }
 
-/// The tube that a lease has gone to, with its token; `None` if it is in this one or has ended. The
-/// due work of that tube may not be done: a lease that has lapsed there has ended.
+/// The tube that a lease has gone to, with its token; `None` if it is in this one, which may be
+/// damaged, or has ended. The due work of the other tube may not be done: a lease that has lapsed
+/// there has ended.
 ///
 /// # Errors
 /// `LeaseLost` if this tube is gone, and the task is in another one without this lease.
 pub(crate) fn merged_into(
     view: &dyn View,
-    tube: Option<&TubeEntry>,
+    tube: Result<&TubeEntry, &Error>,
     ticket: Ticket,
     now: Now,
 ) -> Result<Option<u32>> {
+    let tube = match tube {
+        Err(error) if !error.is_not_found() => return Ok(None),
+        tube => tube.ok(),
+    };
     if let Some(tube) = tube
         && view.get(&key::taken(tube.run(), ticket.id))?.is_some()
     {

@@ -115,7 +115,7 @@ impl Op for BeginMerge {
         let row = TubeRow { shut, ..from.row.clone() };
         ctx.set_tube(self.from, row, None)?;
         let merge = ctx.token();
-        ctx.set_work(work_of(from), WorkRow { from: merge, ..work_row(from) }.encode())
+        ctx.set_work(work_of(from), WorkRow { from: merge, ..WorkRow::of_tube(self.from) }.encode())
     }
 }
 
@@ -141,11 +141,6 @@ fn admit(from: &TubeEntry, to: &TubeEntry) -> Result<()> {
 /// The key of the work row of a merge.
 pub(crate) fn work_of(from: &TubeEntry) -> Key {
     key::work(Work::Merge, from.run(), TaskId::new(0))
-}
-
-/// That row.
-pub(crate) fn work_row(from: &TubeEntry) -> WorkRow {
-    WorkRow { tube: from.number, ..WorkRow::default() }
 }
 
 /// The number of the merge of this tube; `None` if there is none, or if its row is damaged.

@@ -83,6 +83,11 @@ pub(crate) struct WorkRow {
 }
 
 impl WorkRow {
+    /// Of work on a tube, from its first task on.
+    pub(crate) fn of_tube(tube: u32) -> Self {
+        Self { tube, ..Self::default() }
+    }
+
     pub(crate) fn encode(&self) -> Value {
         let mut row = Packer::new();
         row.u32(self.tube).u64(self.from);

@@ -36,8 +36,7 @@ impl Audit<'_> {
             }
         }
         self.fresh()?;
-        self.follows();
-        self.merges();
+        self.works();
         self.expect_groups();
         self.expect_failure_groups();
         self.expect_kept();
@@ -183,7 +182,7 @@ impl Audit<'_> {
         let (work, consumer) =
             (key::work(Work::Release, run, NO_TASK), key::consumer(taken.holder));
         if settle::is_voided(self.tube, taken) && !has(&work) {
-            let row = WorkRow { tube, ..WorkRow::default() };
+            let row = WorkRow::of_tube(tube);
             let what = "its lease is void, and no sweep returns it".to_owned();
             self.say_of(id, what, Fix::Set(work, row.encode()));
         } else if taken.holder != 0 && !has(&consumer) {
@@ -193,25 +192,28 @@ impl Audit<'_> {
         }
     }
 
-    /// Rows that have to follow a change of options do by a sweep. How far they follow each group
-    /// shows: whether its first task has the turn.
-    fn follows(&mut self) {
-        let work = follow::work_of(self.tube);
-        if self.tube.row.pending.is_any() && !is_there(self.view, &work).unwrap_or(true) {
-            let line = "rows have to follow a change of its options, and no sweep lets them";
-            let fix = Fix::Set(work, follow::work_row(self.tube).encode());
-            let finding = Finding::new(self.line(line.to_owned()), fix);
-            (self.report)(finding.beside(key::tube(self.tube.number)));
-        }
-    }
-
-    /// A tube that hands out nothing, because its tasks are moved, is not left so.
-    fn merges(&mut self) {
-        let work = merge::work_of(self.tube);
-        if self.tube.row.merges_into().is_some() && !is_there(self.view, &work).unwrap_or(true) {
-            let line = self.line("it is merged into another one, and no work goes on".to_owned());
-            let finding = Finding::new(line, Fix::Set(work, merge::work_row(self.tube).encode()));
-            (self.report)(finding.beside(key::tube(self.tube.number)));
+    /// What the row of a tube says is left is done by some work: rows follow a change of options,
+    /// how far each group does shows, and tasks are moved until the tube hands out some again.
+    fn works(&mut self) {
+        let (tube, row) = (self.tube, &self.tube.row);
+        let left = [
+            (
+                row.pending.is_any(),
+                follow::work_of(tube),
+                "rows have to follow a change of its options, and no sweep lets them",
+            ),
+            (
+                row.merges_into().is_some(),
+                merge::work_of(tube),
+                "it is merged into another one, and no work goes on",
+            ),
+        ];
+        for (_, work, line) in left.into_iter().filter(|(is_left, ..)| *is_left) {
+            if !is_there(self.view, &work).unwrap_or(true) {
+                let fix = Fix::Set(work, WorkRow::of_tube(tube.number).encode());
+                let finding = Finding::new(self.line(line.to_owned()), fix);
+                (self.report)(finding.beside(key::tube(tube.number)));
+            }
         }
     }
 

@@ -20,7 +20,7 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{follow, query};
 use crate::format::key::{self, Key, Range, Run, Work};
 use crate::format::piece::PieceWork;
-use crate::format::row::{PendingGroups, PendingOptions, PendingSum, TubeRow};
+use crate::format::row::{PendingGroups, PendingOptions, PendingSum, TubeRow, WorkRow};
 use crate::format::{Met, Tag, Value, View};
 use crate::words::clock::{Clock, ManualClock, NEVER};
 use crate::words::error::Result;
@@ -264,7 +264,7 @@ fn follows(rows: &mut Rows) {
     let finished = Some(PendingSum { to: (0, TaskId::new(0)), until: (NEVER, TaskId::new(0)) });
     tube.row.pending = PendingOptions { groups, finished, ..PendingOptions::default() };
     rows.set(key::tube(tube.number), tube.row.encode());
-    rows.set(follow::work_of(&tube), follow::work_row(&tube).encode());
+    rows.set(follow::work_of(&tube), WorkRow::of_tube(tube.number).encode());
 }
 
 /// Whether a sweep will remove the row, whatever its value is.

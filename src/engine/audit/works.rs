@@ -116,7 +116,7 @@ fn reworked(kind: Work, tube: Option<u32>, key: Key) -> Fix {
     match (kind, tube) {
         (Work::Clear, _) => Fix::Set(key, WorkRow::default().encode()),
         (Work::Release | Work::Follow | Work::Merge, Some(tube)) => {
-            Fix::Set(key, WorkRow { tube, ..WorkRow::default() }.encode())
+            Fix::Set(key, WorkRow::of_tube(tube).encode())
         }
         _ => Fix::Remove(key),
     }

@@ -42,7 +42,7 @@ pub(super) fn adopt(ctx: &mut OpContext<'_>, run: Run, lost: Option<&(u32, Strin
     let void_to = match ctx.first(&taken.start(), &taken.end())? {
         Some(_) => {
             let work = key::work(Work::Release, run, TaskId::new(0));
-            ctx.set(work, WorkRow { tube: number, ..WorkRow::default() }.encode())?;
+            ctx.set(work, WorkRow::of_tube(number).encode())?;
             ctx.effects().begin_timer_work();
             ctx.numbers.next.tokens.saturating_sub(1)
         }

@@ -30,7 +30,7 @@ impl EngineState {
         if !self.derived.has_merged() {
             return tube;
         }
-        match held_in::merged_into(&self.store, tube.as_ref().ok(), ticket, now)? {
+        match held_in::merged_into(&self.store, tube.as_ref(), ticket, now)? {
             Some(other) => self.tube(other),
             None => tube,
         }
