@@ -180,7 +180,8 @@ pub use api::queue::Queue;
 pub use api::receipt::Receipt;
 pub use api::results::Ended;
 pub use api::resume::Resumed;
-pub use api::schedule::{Schedule, Schedules};
+pub use api::schedule::Schedule;
+pub use api::schedules::Schedules;
 pub use api::scope::Scope;
 pub use api::search::{SearchCursor, SearchPage};
 pub use api::subscription::Subscription;
@@ -230,4 +231,6 @@ pub use words::task::{
 pub use words::tube_kind::TubeKind;
 pub use words::unique::Unique;
 pub use words::urgency::Urgency;
-pub use words::verb::{Advance, Conflict, Merged, PauseTerms, Put, PutOutcome, Release, Unfailed};
+pub use words::verb::{
+    Advance, Conflict, Kicked, Merged, PauseTerms, Put, PutOutcome, Release, Unfailed,
+};

@@ -10,6 +10,7 @@ use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::{debug, setters};
 use crate::words::task::{Reason, State, TaskId};
+use crate::words::verb::Kicked;
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +18,8 @@ use std::time::{Duration, SystemTime};
 impl<T: ?Sized> Tube<T> {
     /// Makes up to `most` buried tasks ready again, smallest priority first, then put order, with
     /// their attempts set to zero. Works in steps of 64; other calls run between them. Returns how
-    /// many. A task stays buried whose key [another one counts for](crate::Unique) by now.
+    /// many, and names the tasks that it stepped over because another one counts for
+    /// [their key](crate::Unique) by now: they stay buried.
     ///
     /// A ttl continues. If it passed while the task was buried, in a tube with
     /// [`ttl_spares_buried`](crate::TubeOptions::ttl_spares_buried), it starts again.
@@ -31,10 +33,10 @@ impl<T: ?Sized> Tube<T> {
     /// tube.take()?.bury("no stamp")?;
     /// tube.take()?.bury("no such street")?;
     ///
-    /// assert_eq!(tube.kick(1)?, 1);
+    /// assert_eq!(tube.kick(1)?.kicked, 1);
     /// let task = tube.take()?;
     /// assert_eq!((&task[..], task.attempt()), (&b"to ada"[..], 1));
-    /// assert_eq!(tube.kick(10)?, 1); // the other one
+    /// assert_eq!(tube.kick(10)?.kicked, 1); // the other one
     /// # Ok(())
     /// # }
     /// ```
@@ -45,7 +47,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`InTransaction`](crate::ErrorKind::InTransaction);
     /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed. After an error the steps before
     /// it stay done.
-    pub fn kick(&self, most: u64) -> Result<u64> {
+    pub fn kick(&self, most: u64) -> Result<Kicked> {
         self.kick_in("kick", None, most)
     }
 
@@ -55,19 +57,19 @@ impl<T: ?Sized> Tube<T> {
         action: &'static str,
         group: Option<&str>,
         most: u64,
-    ) -> Result<u64> {
+    ) -> Result<Kicked> {
         // What fails again meanwhile is left.
         let now = self.hold.core.look(|_, now| Ok(now.queue));
         let until = self.name_errors(action, now)?;
-        let (failed, mut kicked) = (group.map(|group| (group, until)), 0);
+        let (failed, mut all) = (group.map(|group| (group, until)), Kicked::default());
         let mut from = None;
         loop {
-            let op = by_id::Kick { tube: self.number, failed, most: most - kicked, from };
-            let (more, next) = self.run(action, &op)?;
-            kicked += more;
+            let op = by_id::Kick { tube: self.number, failed, most: most - all.kicked, from };
+            let (done, next) = self.run(action, &op)?;
+            done.add_to(&mut all);
             match next {
-                Some(_) if kicked < most => from = next,
-                _ => return Ok(kicked),
+                Some(_) if all.kicked < most => from = next,
+                _ => return Ok(all),
             }
         }
     }

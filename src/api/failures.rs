@@ -12,7 +12,7 @@ use crate::words::error::Result;
 use crate::words::failure::FailureGroup;
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{State, TaskId, TaskSummary};
-use crate::words::verb::Unfailed;
+use crate::words::verb::{Kicked, Unfailed};
 
 /// Failed tasks of all tubes.
 impl Queue {
@@ -51,7 +51,7 @@ impl Queue {
 
     /// Makes up to `most` tasks of a failure group ready again, each in its tube, in the order in
     /// which they were buried, as [`Tube::unfail`] does. What fails again meanwhile is left.
-    /// Returns how many.
+    /// Returns how many, and names those that it stepped over because of their keys.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -63,7 +63,7 @@ impl Queue {
     ///     tube.put(b"hello")?;
     ///     tube.take()?.fail("address", "no such street")?;
     /// }
-    /// assert_eq!(queue.unfail("address", 10)?, 2);
+    /// assert_eq!(queue.unfail("address", 10)?.kicked, 2);
     /// assert_eq!(queue.tube("mail")?.stats()?.ready, 1);
     /// # Ok(())
     /// # }
@@ -72,7 +72,7 @@ impl Queue {
     /// # Errors
     /// As [`failure_groups`](Queue::failure_groups); [`Unknown`](ErrorKind::Unknown) if the sync
     /// failed. After an error the steps before it stay done.
-    pub fn unfail(&self, group: &str, most: u64) -> Result<u64> {
+    pub fn unfail(&self, group: &str, most: u64) -> Result<Kicked> {
         let durability = self.hold.durability();
         self.call("unfail", |core| core.unfail(group, most, durability))
     }
@@ -181,7 +181,7 @@ impl<T: ?Sized> Tube<T> {
 
     /// Makes up to `most` of its tasks of a failure group ready again, in the order in which they
     /// were buried, as [`kick`](Tube::kick) does. What fails again meanwhile is left. Returns how
-    /// many.
+    /// many, and names those that it stepped over because of their keys.
     ///
     /// ```
     /// use tubewell::Queue;
@@ -192,7 +192,7 @@ impl<T: ?Sized> Tube<T> {
     /// tube.put(b"to bob")?;
     /// tube.take()?.fail("address", "no such street")?;
     /// tube.take()?.fail("stamp", "none")?;
-    /// assert_eq!(tube.unfail("address", 10)?, 1);
+    /// assert_eq!(tube.unfail("address", 10)?.kicked, 1);
     /// assert_eq!(&tube.take()?[..], b"to ada");
     /// # Ok(())
     /// # }
@@ -200,7 +200,7 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// # Errors
     /// As [`kick`](Tube::kick).
-    pub fn unfail(&self, group: &str, most: u64) -> Result<u64> {
+    pub fn unfail(&self, group: &str, most: u64) -> Result<Kicked> {
         self.kick_in("unfail", Some(group), most)
     }
 
@@ -246,7 +246,8 @@ impl<T: ?Sized> Tube<T> {
     /// Makes the buried tasks ready again that the filter chooses, up to `most`, as
     /// [`kick`](Tube::kick) does: by the [`Reason`](crate::Reason), the key, the group, the age.
     /// The filter is called without a lock, for each buried task in the order of kicks, until
-    /// `most` are chosen. Works in steps of 64. Returns how many.
+    /// `most` are chosen. Works in steps of 64. Returns how many, and names the chosen ones that it
+    /// stepped over because of their keys.
     ///
     /// ```
     /// use tubewell::{Queue, Reason};
@@ -258,7 +259,7 @@ impl<T: ?Sized> Tube<T> {
     /// tube.take()?.fail("address", "no such street")?;
     /// tube.take()?.bury("on the sender's wish")?;
     /// let wished = |reason: &Option<Reason>| matches!(reason, Some(Reason::Buried(_)));
-    /// assert_eq!(tube.kick_where(10, |task| wished(&task.reason))?, 1);
+    /// assert_eq!(tube.kick_where(10, |task| wished(&task.reason))?.kicked, 1);
     /// assert_eq!(&tube.take()?[..], b"to bob");
     /// # Ok(())
     /// # }
@@ -270,10 +271,10 @@ impl<T: ?Sized> Tube<T> {
         &self,
         most: u64,
         mut chosen: impl FnMut(&TaskSummary) -> bool,
-    ) -> Result<u64> {
-        let (mut buried, mut kicked) = (self.summaries(State::Buried), 0);
-        while kicked < most {
-            let step = (most - kicked).min(SWEEP_TASKS as u64) as usize;
+    ) -> Result<Kicked> {
+        let (mut buried, mut all) = (self.summaries(State::Buried), Kicked::default());
+        while all.kicked < most {
+            let step = (most - all.kicked).min(SWEEP_TASKS as u64) as usize;
             let mut ids: Vec<TaskId> = Vec::new();
             while ids.len() < step {
                 match buried.next() {
@@ -284,8 +285,9 @@ impl<T: ?Sized> Tube<T> {
             if ids.is_empty() {
                 break;
             }
-            kicked += self.run("kick", &KickMany { tube: self.number, group: None, ids: &ids })?;
+            let op = KickMany { tube: self.number, group: None, ids: &ids };
+            self.run("kick", &op)?.add_to(&mut all);
         }
-        Ok(kicked)
+        Ok(all)
     }
 }

@@ -45,6 +45,9 @@ pub struct TubeStats {
     pub total: u64,
     /// Finished tasks that the tube [keeps](crate::TubeOptions::keep_finished).
     pub finished: u64,
+    /// [Schedules](crate::Queue::schedule) whose children are put into the tube, also those that
+    /// are paused.
+    pub schedules: u64,
     /// Tasks that were acked or deleted since the queue was opened.
     pub done: u64,
     /// Tasks that each verb has moved since the queue was opened.
@@ -206,6 +209,7 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeStats {
         trashed: query::trashed(&state.store, &tube),
         limited: gates::limited(&state.store, &tube, now).unwrap_or(0),
         stalled: state.derived.stalled(tube.number),
+        schedules: tube.row.schedules.into(),
         tube: tube.row.name,
         ready,
         delayed,

@@ -49,6 +49,7 @@ pub(crate) mod tags;
 pub(crate) mod track;
 pub(crate) mod new_schedule;
 pub(crate) mod schedule;
+pub(crate) mod schedules;
 pub(crate) mod history;
 pub(crate) mod report;
 pub(crate) mod failures;

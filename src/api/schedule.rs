@@ -1,4 +1,4 @@
-//! Schedules: how one is described, its handle, and their listing.
+//! Schedules: how one is described, and its handle.
 
 use crate::api::new_schedule::NewSchedule;
 use crate::api::queue::Queue;
@@ -10,18 +10,16 @@ use crate::engine::schedule_verbs::{MakeSchedule, PauseSchedule, RemoveSchedule,
 use crate::engine::schedule_verbs::{ScheduleTerms, TagSchedule, UpdateSchedule};
 use crate::engine::schedules;
 use crate::format::View;
-use crate::format::key::Key;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
-use crate::words::limits::{NEXT_FIRES_MAX, SCHEDULES_OF_STEP};
+use crate::words::limits::NEXT_FIRES_MAX;
 use crate::words::macros::debug;
 #[cfg(doc)]
 use crate::words::schedule::Overlap;
 use crate::words::schedule::ScheduleInfo;
 use crate::words::sync::Arc;
 use crate::words::task::TaskId;
-use std::collections::VecDeque;
 use std::time::SystemTime;
 
 /// Schedules.
@@ -78,29 +76,6 @@ impl Queue {
     /// ```
     pub fn schedule_named(&self, name: &str) -> Schedule {
         Schedule { hold: self.hold.clone(), name: name.into() }
-    }
-
-    /// All schedules, sorted by the bytes of their names, also those that are paused. They are read
-    /// page by page, each as it is then; damaged ones are left out.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tubewell::{Queue, Result};
-    ///
-    /// # fn main() -> Result<()> {
-    /// let queue = Queue::in_memory()?;
-    /// let tube = queue.tube("chores")?;
-    /// for name in ["sweep", "dust"] {
-    ///     queue.schedule(name).every(Duration::from_secs(60)).to(&tube).make()?;
-    /// }
-    /// let all = queue.schedules().collect::<Result<Vec<_>>>()?;
-    /// assert_eq!(all.iter().map(|it| &it.name[..]).collect::<Vec<_>>(), ["dust", "sweep"]);
-    /// assert_eq!((&all[0].tube[..], all[0].every), ("chores", Some(Duration::from_secs(60))));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn schedules(&self) -> Schedules {
-        Schedules { hold: self.hold.clone(), page: VecDeque::new(), next: Some(Key::new()) }
     }
 }
 
@@ -422,31 +397,3 @@ impl Schedule {
 }
 
 debug!([] Schedule, "Schedule", this, "name": &this.name);
-
-/// All schedules, from [`Queue::schedules`].
-pub struct Schedules {
-    hold: Arc<QueueInner>,
-    page: VecDeque<ScheduleInfo>,
-    /// Where the next page begins; none after the last one.
-    next: Option<Key>,
-}
-
-impl Iterator for Schedules {
-    type Item = Result<ScheduleInfo>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        while self.page.is_empty() {
-            // After an error the listing is over.
-            let from = self.next.take()?;
-            let core = &self.hold.core;
-            core.state.pass_on();
-            match core.look(|view, _| schedules::page(view, &from, SCHEDULES_OF_STEP)) {
-                Ok((page, next)) => (self.page, self.next) = (page.into(), next),
-                Err(error) => return Some(Err(error.during("list schedules"))),
-            }
-        }
-        self.page.pop_front().map(Ok)
-    }
-}
-
-debug!([] Schedules, "Schedules", _this);

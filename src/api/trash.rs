@@ -27,7 +27,7 @@ impl<T: ?Sized> Tube<T> {
     /// let tube = Queue::in_memory()?.tube("letters")?;
     /// let id = tube.put(b"hello")?;
     /// tube.trash(id, "the address is empty")?;
-    /// assert_eq!(tube.kick(10)?, 0);
+    /// assert_eq!(tube.kick(10)?.kicked, 0);
     /// let task = tube.peek(id)?;
     /// let reason = Reason::Trashed("the address is empty".into());
     /// assert_eq!((task.state, &task.reason), (State::Buried, &Some(reason)));

@@ -95,7 +95,7 @@ pub(crate) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
     settings::audit(view, report)?;
     conditions::audit(view, report)?;
     throttles::audit(view, &tubes, report)?;
-    schedules::audit(view, report)?;
+    schedules::audit(view, &tubes, report)?;
     moved(view, &tubes, led, report)?;
     tags::audit(view, report)?;
     tags::tracked(view, report)?;

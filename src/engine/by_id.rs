@@ -13,6 +13,7 @@ use crate::format::{Scan, Tag, View};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{EDGES_LOOKED_MAX, SWEEP_TASKS};
 use crate::words::task::{Cause, Reason, State, TaskId};
+use crate::words::verb::{Kicked, add_clashes};
 
 /// Applies a verb to a task, also if it is taken. Returns false if its work was done already.
 pub(crate) struct Tool<'a> {
@@ -47,8 +48,7 @@ pub(crate) struct DeleteMany<'a> {
     pub(crate) all: Together<'a>,
 }
 
-/// Makes buried tasks ready again, up to `most`, of one sweep. Returns how many, and where the next
-/// sweep begins.
+/// Makes buried tasks ready again, up to `most`, of one sweep. Returns where the next sweep begins.
 pub(crate) struct Kick<'a> {
     pub(crate) tube: u32,
     /// Only those that were buried in this failure group up to this queue time, in that order.
@@ -57,12 +57,27 @@ pub(crate) struct Kick<'a> {
     pub(crate) from: Option<Key>,
 }
 
-/// Makes these tasks ready again; those that are not buried are stepped over. Returns how many.
+/// Makes these tasks ready again; those that are not buried are stepped over.
 pub(crate) struct KickMany<'a> {
     pub(crate) tube: u32,
     /// Only those in this failure group.
     pub(crate) group: Option<&'a str>,
     pub(crate) ids: &'a [TaskId],
+}
+
+/// What a step of a kick of several tasks did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct KickedSome {
+    pub(crate) kicked: u64,
+    /// Those that stay buried, because another task counts for their key.
+    pub(crate) clashes: Vec<TaskId>,
+}
+
+impl KickedSome {
+    pub(crate) fn add_to(self, all: &mut Kicked) {
+        all.kicked += self.kicked;
+        add_clashes((&mut all.clashed, &mut all.clashes), self.clashes);
+    }
 }
 
 impl Op for Tool<'_> {
@@ -156,28 +171,29 @@ fn kick(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, buried: BuriedRow) -> Resul
     Ok(())
 }
 
-/// Kicks a task if it is buried, in this failure group if one is given. Returns whether it was. A
-/// damaged task stays buried, and one of whose key another task counts. There may be no task, also
-/// because the id is of a damaged key.
+/// Kicks a task if it is buried, in this failure group if one is given. A damaged task stays
+/// buried, and one for whose key another task counts. There may be no task, also because the id is
+/// of a damaged key.
 fn kick_if_buried(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    id: TaskId,
-    group: Option<&str>,
-) -> Result<bool> {
+    (id, group): (TaskId, Option<&str>),
+    done: &mut KickedSome,
+) -> Result<()> {
     let found = match lookup::find(ctx, tube, id) {
-        Err(error) if error.is_not_found() => return Ok(false),
+        Err(error) if error.is_not_found() => return Ok(()),
         found => sound(found)?,
     };
-    let Some((stored, TaskState::Buried(buried))) = found else { return Ok(false) };
+    let Some((stored, TaskState::Buried(buried))) = found else { return Ok(()) };
     let (Ok(task), true) = (stored.task(tube), group.is_none() || group == buried.failure_group())
     else {
-        return Ok(false);
+        return Ok(());
     };
     match kick(ctx, &task, buried) {
-        Err(error) if error.kind() == ErrorKind::KeyExists => Ok(false),
-        done => done.map(|()| true),
+        Err(error) if error.kind() == ErrorKind::KeyExists => done.clashes.push(id),
+        kicked => kicked.map(|()| done.kicked += 1)?,
     }
+    Ok(())
 }
 
 fn wrong_state(id: TaskId, state: &TaskState, wanted: &str) -> Result<()> {
@@ -214,7 +230,7 @@ impl Op for DeleteMany<'_> {
 }
 
 impl Op for Kick<'_> {
-    type Done = (u64, Option<Key>);
+    type Done = (KickedSome, Option<Key>);
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
@@ -233,38 +249,38 @@ impl Op for Kick<'_> {
         // A truncate since the last sweep has given the tube another range.
         let from = self.from.as_deref().map(key::copy).unwrap_or_default();
         let mut rows = Scan::between(start.max(from), end);
-        let (mut kicked, mut next) = (0, None);
+        let (mut done, mut next) = (KickedSome::default(), None);
         for _ in 0..SWEEP_TASKS {
-            if kicked == self.most || ctx.count(tube.range(Tag::Buried)) == 0 {
-                return Ok((kicked, None));
+            if done.kicked == self.most || ctx.count(tube.range(Tag::Buried)) == 0 {
+                return Ok((done, None));
             }
-            let Some((met, _)) = rows.next(ctx)? else { return Ok((kicked, None)) };
+            let Some((met, _)) = rows.next(ctx)? else { return Ok((done, None)) };
             let id = key::id_of(&met).ok_or_else(|| damaged("buried"))?;
             let group = self.failed.map(|(group, _)| group);
-            kicked += u64::from(kick_if_buried(ctx, &tube, id, group)?);
+            kick_if_buried(ctx, &tube, (id, group), &mut done)?;
             next = Some(key::after(&met));
         }
-        Ok((kicked, next))
+        Ok((done, next))
     }
 }
 
 impl Op for KickMany<'_> {
-    type Done = u64;
+    type Done = KickedSome;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
     }
 
-    fn in_doubt(&self, _done: &u64) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &KickedSome) -> Vec<TaskId> {
         self.ids.to_vec()
     }
 
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u64> {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<KickedSome> {
         let tube = &*ctx.tube(self.tube)?;
-        let mut kicked = 0;
+        let mut done = KickedSome::default();
         for id in self.ids {
-            kicked += u64::from(kick_if_buried(ctx, tube, *id, self.group)?);
+            kick_if_buried(ctx, tube, (*id, self.group), &mut done)?;
         }
-        Ok(kicked)
+        Ok(done)
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn work_off(
                 Some(found) => found,
                 None => schedules::of_copy(ctx, name, copy.as_ref())?,
             };
-            match schedule.filter(|it| it.fire_key(name).as_ref() == Some(&met)) {
+            match schedule.filter(|it| it.fire_key(name) == met) {
                 Some(schedule) => has_fired |= fall_due(ctx, name, schedule, left)?,
                 // No schedule has it, or a damaged one.
                 None => {

@@ -59,7 +59,8 @@ pub(crate) fn at(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<SmallVec
     if let Some(hours) = &gates.hours {
         let left = Duration::from_micros(hours.next_opening(now.wall).saturating_sub(now.wall));
         let free = if hours.contain(now.wall) { u64::MAX } else { 0 };
-        all.push(GateNow::of_tube(free, WhyNot::OutOfHours { left }));
+        let zone = hours.unknown_zone().map(|zone| WhyNot::UnknownZone { zone: zone.to_owned() });
+        all.push(GateNow::of_tube(free, zone.unwrap_or(WhyNot::OutOfHours { left })));
     }
     if gates.limit > 0 {
         // The leases under a grace are among them.

@@ -174,6 +174,7 @@ fn apply(ctx: &mut OpContext<'_>, finding: &Planned) -> Mended {
             ctx.effects().count_stalled(*number, *more);
             done("the count was corrected")
         }
+        Fix::Schedules(number) => tubes::count_schedules(ctx, *number),
     }
 }
 

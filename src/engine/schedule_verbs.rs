@@ -411,6 +411,7 @@ impl Op for RemoveSchedule<'_> {
         let stored = sound(schedules::find(ctx, self.name))?.flatten();
         if let Some(stored) = &stored {
             publish(ctx, self.name, &stored.row, (Cause::RemoveSchedule, ""));
+            schedules::count(ctx, stored.row.tube, -1)?;
         }
         let mut is_there = false;
         // Of a damaged one, what is left.
@@ -420,8 +421,8 @@ impl Op for RemoveSchedule<'_> {
                 is_there = true;
             }
         }
-        if let Some(key) = stored.and_then(|stored| stored.fire_key(self.name)) {
-            ctx.remove(key);
+        if let Some(stored) = stored {
+            ctx.remove(stored.fire_key(self.name));
         }
         Ok(is_there)
     }

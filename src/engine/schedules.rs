@@ -4,9 +4,9 @@
 
 use crate::engine::context::{OpContext, decoded, sound};
 use crate::engine::effects::{NextDue, ScheduleChange, TubeChange};
-use crate::engine::timing;
-use crate::format::key::{self, FireClock};
-use crate::format::row::{FiringRow, ScheduleRow};
+use crate::engine::{query, timing};
+use crate::format::key::{self, FireClock, Key};
+use crate::format::row::{FiringRow, ScheduleRow, TubeRow};
 use crate::format::{Range, Scan, Tag, Value, View};
 use crate::words::clock::{NEVER, instant};
 use crate::words::cron;
@@ -27,10 +27,9 @@ impl StoredSchedule {
         FireClock::of(self.row.timing.is_wall())
     }
 
-    /// The key of its next fire; `None` without one.
-    pub(crate) fn fire_key(&self, name: &str) -> Option<key::Key> {
-        let due = self.firing.due();
-        (due != NEVER).then(|| key::fire(self.row.tube, self.clock(), due, name))
+    /// The key of its next fire: without one, after all that have one.
+    pub(crate) fn fire_key(&self, name: &str) -> Key {
+        key::fire(self.row.tube, self.clock(), self.firing.due(), name)
     }
 }
 
@@ -88,21 +87,47 @@ pub(crate) fn write(
     if before.is_none_or(|before| before.row != after.row) {
         ctx.set(key::schedule(name), after.row.encode())?;
     }
+    let (old_tube, new_tube) = (before.map(|before| before.row.tube), after.row.tube);
+    if old_tube != Some(new_tube) {
+        old_tube.map_or(Ok(()), |old| count(ctx, old, -1))?;
+        count(ctx, new_tube, 1)?;
+    }
     let firing = after.firing.encode();
     ctx.set(key::firing(name), firing.clone())?;
-    let (old, new) = (before.and_then(|before| before.fire_key(name)), after.fire_key(name));
-    if let Some(old) = old.filter(|old| Some(old) != new.as_ref()) {
+    let (old, new) = (before.map(|before| before.fire_key(name)), after.fire_key(name));
+    if let Some(old) = old.filter(|old| *old != new) {
         ctx.remove(old);
     }
-    if let Some(new) = new {
-        ctx.set(new, firing)?;
-        let clock = after.clock();
-        if is_read(clock) {
-            let next = NextDue::of(clock.deadline(), after.firing.due());
-            ctx.effects().deadline(after.row.tube, next);
-        }
+    ctx.set(new, firing)?;
+    let clock = after.clock();
+    if is_read(clock) {
+        let next = NextDue::of(clock.deadline(), after.firing.due());
+        ctx.effects().deadline(new_tube, next);
     }
     Ok(())
+}
+
+/// Counts so many schedules more for a tube. One that was dropped has no count, and that of a
+/// damaged one is lost.
+pub(crate) fn count(ctx: &mut OpContext<'_>, number: u32, by: i32) -> Result<()> {
+    let tube = match query::tube(ctx, number) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        tube => sound(tube)?,
+    };
+    if let Some(tube) = tube {
+        let schedules = tube.row.schedules.saturating_add_signed(by);
+        ctx.set_tube(number, TubeRow { schedules, ..tube.row }, None)?;
+    }
+    Ok(())
+}
+
+/// How many schedules have a tube, by their next fires. Reads all of them.
+pub(crate) fn counted(view: &dyn View, tube: u32) -> Result<u32> {
+    let (mut rows, mut counted) = (Scan::prefixed(key::fires_of(tube)), 0);
+    while rows.next(view)?.is_some() {
+        counted += 1;
+    }
+    Ok(counted)
 }
 
 /// Whether fires by this clock are made in this build.
@@ -219,13 +244,53 @@ pub(crate) fn ahead((timing, next): &(Timing, u64), most: usize) -> Result<Vec<S
     Ok(timing::ahead(timing, *next, most)?.into_iter().map(instant).collect())
 }
 
+/// Where a listing of the schedules of a tube goes on: after this fire of the schedule of this
+/// name.
+pub(crate) type AfterFire = (u64, String);
+
+/// A page of the schedules of a tube, by their next fires, and where the next one begins. Damaged
+/// ones are left out.
+pub(crate) fn page_of_tube(
+    view: &dyn View,
+    tube: u32,
+    from: Option<&AfterFire>,
+    most: usize,
+) -> Result<(Vec<ScheduleInfo>, Option<AfterFire>)> {
+    let (mut met, mut is_more) = (Vec::new(), false);
+    for clock in FireClock::ALL {
+        let mut rows = Scan::prefixed(key::fires_by(tube, clock));
+        if let Some((when, name)) = from {
+            rows.skip_to(key::after(&key::fire(tube, clock, *when, name)));
+        }
+        for read in 0.. {
+            let Some((fire, _)) = rows.next(view)? else { break };
+            if read == most {
+                is_more = true;
+                break;
+            }
+            met.extend(key::of_fire(&fire).map(|(.., when, name)| (when, name.to_owned())));
+        }
+    }
+    met.sort_unstable();
+    is_more |= met.len() > most;
+    met.truncate(most);
+    let mut found = Vec::new();
+    for (_, name) in &met {
+        match info(view, name) {
+            Err(error) if error.is_not_found() => {}
+            described => found.extend(sound(described)?),
+        }
+    }
+    Ok((found, met.pop().filter(|_| is_more)))
+}
+
 /// A page of schedules, by their names, and the key where the next one begins. Damaged ones are
 /// left out.
 pub(crate) fn page(
     view: &dyn View,
-    from: &key::Key,
+    from: &Key,
     most: usize,
-) -> Result<(Vec<ScheduleInfo>, Option<key::Key>)> {
+) -> Result<(Vec<ScheduleInfo>, Option<Key>)> {
     let range = Range::of(Tag::Schedule);
     let (mut rows, mut found) = (Scan::over(range), Vec::new());
     rows.skip_to(key::copy(from));

@@ -8,7 +8,7 @@ use crate::engine::timing::{self, FireTimes};
 use crate::format::key::{self, FireClock, Key, Range};
 use crate::format::row::{FiringRow, ScheduleRow};
 use crate::format::{Scan, Tag};
-use crate::words::clock::micros;
+use crate::words::clock::{NEVER, micros};
 use crate::words::error::Result;
 use crate::words::limits::{FIRE_AHEAD_MAX, SCHEDULES_OF_STEP};
 
@@ -60,7 +60,7 @@ impl Op for SetBack {
             let Some((met, _)) = rows.next(ctx)? else { return Ok(None) };
             let Some((tube, clock, when, name)) = key::of_fire(&met) else { continue };
             let far = ctx.now.wall.saturating_add(micros(FIRE_AHEAD_MAX));
-            if clock == FireClock::Queue {
+            if clock == FireClock::Queue || when == NEVER {
                 rows.skip_to(key::end_of(&key::fires_by(tube, clock)));
             } else if when <= far {
                 rows.skip_to(key::fire(tube, clock, far.saturating_add(1), ""));

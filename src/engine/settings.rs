@@ -8,12 +8,13 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{follow, gates};
 use crate::format::feature::{
     CONDITIONS, DAY_STATISTICS, DROPPED_PAYLOADS, GATES, HIGHER_FIRST, HOURS, KIND_INDEX, LAPSES,
-    RETENTION, SETTINGS, THROTTLES, UNIQUE,
+    RETENTION, SETTINGS, THROTTLES, UNIQUE, ZONES,
 };
 use crate::format::key::{self, Key};
 use crate::format::row::{SettingRow, TubeRow};
 use crate::format::{Deadline, Scan, View};
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::hours::{Hours, LocalTime};
 use crate::words::known_settings::{self, OF_TUBES, TubeSetting};
 use crate::words::lapse::Lapse;
 use crate::words::limits::OWN_SETTINGS_MAX;
@@ -239,8 +240,15 @@ fn needs_row(ctx: &mut OpContext<'_>, name: &str, value: &SettingValue) {
     match value {
         SettingValue::Rate(_) => ctx.needs(&GATES),
         SettingValue::Names(_) => ctx.needs(&CONDITIONS),
-        SettingValue::Hours(_) => ctx.needs(&HOURS),
+        SettingValue::Hours(hours) => needs_hours(ctx, hours),
         _ => {}
+    }
+}
+
+fn needs_hours(ctx: &mut OpContext<'_>, hours: &Hours) {
+    ctx.needs(&HOURS);
+    if let LocalTime::Zone(_) = hours.local {
+        ctx.needs(&ZONES);
     }
 }
 
@@ -260,8 +268,8 @@ pub(crate) fn needs(ctx: &mut OpContext<'_>, options: &TubeOptions) {
         if !gates.required.is_empty() {
             ctx.needs(&CONDITIONS);
         }
-        if gates.hours.is_some() {
-            ctx.needs(&HOURS);
+        if let Some(hours) = &gates.hours {
+            needs_hours(ctx, hours);
         }
         if !gates.throttles.is_empty() {
             ctx.needs(&THROTTLES);

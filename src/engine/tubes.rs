@@ -118,6 +118,7 @@ impl Op for Create<'_> {
             made_priority: self.options.turned(self.options.priority),
             options: self.options.clone(),
             pace: 0,
+            schedules: 0,
             pending: PendingOptions::default(),
             extension: Extension::default(),
         };

@@ -30,6 +30,7 @@ pub(crate) const KNOWN: &[Feature] = &[
     HOURS,
     THROTTLES,
     MERGES,
+    ZONES,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -151,6 +152,10 @@ pub(crate) const THROTTLES: Feature =
 /// meanwhile, and would not go on.
 pub(crate) const MERGES: Feature =
     Feature { number: 25, unknown: Unknown::Refuse, name: Cow::Borrowed("merges") };
+
+/// A tube with hours by the clocks of a time zone. A version without it could not read its row.
+pub(crate) const ZONES: Feature =
+    Feature { number: 26, unknown: Unknown::Refuse, name: Cow::Borrowed("zones") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use crate::words::error::Result;
 use crate::words::failure::FailureGroup;
 use crate::words::limits::{GROUPS_OF_STEP, SWEEP_TASKS, TUBES_OF_STEP};
 use crate::words::task::TaskId;
-use crate::words::verb::Unfailed;
+use crate::words::verb::{Kicked, Unfailed, add_clashes};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The tube of each run.
@@ -93,22 +93,23 @@ impl Shared {
     }
 
     /// Kicks tasks of a failure group in all tubes, those that were buried first, up to `most`.
-    /// Returns how many.
-    pub(crate) fn unfail(&self, group: &str, most: u64, durability: Durability) -> Result<u64> {
-        let kicked = self.of_group((None, group), most, |met| {
-            let (mut tasks, mut kicked): (BTreeMap<u32, Vec<TaskId>>, _) = (BTreeMap::new(), 0);
+    pub(crate) fn unfail(&self, group: &str, most: u64, durability: Durability) -> Result<Kicked> {
+        let mut all = Kicked::default();
+        self.of_group((None, group), most, |met| {
+            let (mut tasks, before): (BTreeMap<u32, Vec<TaskId>>, _) =
+                (BTreeMap::new(), all.kicked);
             for (tube, id) in met {
                 tasks.entry(*tube).or_default().push(*id);
             }
             for (tube, ids) in tasks {
                 match self.run(&KickMany { tube, group: Some(group), ids: &ids }, durability) {
                     Err(error) if error.is_not_found() => {}
-                    done => kicked += done?,
+                    done => done?.add_to(&mut all),
                 }
             }
-            Ok(Some(kicked))
+            Ok(Some(all.kicked - before))
         })?;
-        self.after_reads(kicked, durability).map(|()| kicked)
+        self.after_reads(all.kicked, durability).map(|()| all)
     }
 
     /// Moves tasks of a failure group, of a tube or of all, to the back of a tube, those that were
@@ -135,7 +136,7 @@ impl Shared {
                 let done = self.run(&op, durability)?;
                 rest = rest.get(done.looked..).unwrap_or_default();
                 all.moved += done.moved.len() as u64;
-                all.clashes.extend(done.clashes);
+                add_clashes((&mut all.clashed, &mut all.clashes), done.clashes);
                 all.is_full = done.is_full;
             }
             Ok(Some(all.moved - before).filter(|_| !all.is_full))

@@ -7,8 +7,7 @@ use crate::runtime::shared::Shared;
 use crate::runtime::timer::merge_step;
 use crate::words::durability::Durability;
 use crate::words::error::{ErrorKind, Result};
-use crate::words::limits::NAMES_SHOWN;
-use crate::words::verb::Merged;
+use crate::words::verb::{Merged, add_clashes};
 
 /// Leaves a merge to the timer, unless the call has gone through all of it.
 struct Driven<'a> {
@@ -70,9 +69,7 @@ fn note(merged: &mut Merged, done: MergedSome) -> Option<MergePlace> {
         (merged.clashed, merged.clashes) = (0, Vec::new());
     }
     merged.moved += done.moved;
-    merged.clashed += done.clashes.len() as u64;
-    let room = NAMES_SHOWN.saturating_sub(merged.clashes.len());
-    merged.clashes.extend(done.clashes.into_iter().take(room));
+    add_clashes((&mut merged.clashed, &mut merged.clashes), done.clashes);
     (merged.stopped_at, merged.is_cut_short) = (done.stopped_at, done.is_over);
     done.next
 }

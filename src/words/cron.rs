@@ -67,9 +67,10 @@ mod without_feature {
 mod with_feature {
     use super::{Cell, Error, ErrorKind, Result};
     use crate::words::clock::NEVER;
+    use crate::words::zone::rules_of;
     use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions};
     use jiff::civil::DateTime;
-    use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
+    use jiff::tz::{AmbiguousOffset, TimeZone};
     use jiff::{Span, Timestamp};
 
     /// The local times, and the zone.
@@ -95,7 +96,7 @@ mod with_feature {
 
     /// Reads a text and finds its zone.
     pub(super) fn read(text: &str, zone: &str) -> Result<Parts> {
-        Ok((parsed(text)?, zone_of(zone)?))
+        Ok((parsed(text)?, rules_of(zone)?))
     }
 
     /// The first fire after this time of day; [`NEVER`] if there is none.
@@ -135,13 +136,6 @@ mod with_feature {
         options.fallback_timezone_option = FallbackTimezoneOption::UTC;
         let read = cronexpr::parse_crontab_with(&fields.join(" "), options);
         read.map_err(|error| invalid(&error.to_string()))
-    }
-
-    fn zone_of(name: &str) -> Result<TimeZone> {
-        TimeZoneDatabase::bundled().get(name).map_err(|_| {
-            let text = format!("no time zone is named {name:?}; name one like Europe/Berlin");
-            Error::new(ErrorKind::Invalid).because(text)
-        })
     }
 
     fn at(time: u64) -> Option<Timestamp> {

@@ -85,6 +85,12 @@ pub enum WhyNot {
         /// How long until they begin next, by the wall clock.
         left: Duration,
     },
+    /// The [hours](crate::TubeOptions::hours) of its tube are by the clocks of a time zone that
+    /// this build does not know: it is built without the feature `cron`, or with older rules.
+    UnknownZone {
+        /// The name of the time zone.
+        zone: String,
+    },
     /// As many tasks of its tube are in flight as its [limit](crate::TubeOptions::limit) lets
     /// through.
     TubeLimit {
@@ -142,6 +148,10 @@ impl WhyNot {
             }
             Self::OutOfHours { left } => {
                 write!(f, "the hours of its tube begin in {left:?}")
+            }
+            Self::UnknownZone { zone } => {
+                let what = "build with the feature `cron`, or set other hours";
+                write!(f, "this build does not know {zone:?}, the zone of its tube's hours; {what}")
             }
             Self::TubeLimit { in_flight, limit } => {
                 write!(f, "of its tube {in_flight} are in flight, and its limit is {limit}")
@@ -204,6 +214,7 @@ impl fmt::Display for WhyNot {
             Self::Merging { .. }
             | Self::Requires { .. }
             | Self::OutOfHours { .. }
+            | Self::UnknownZone { .. }
             | Self::TubeLimit { .. }
             | Self::Throttled { .. }
             | Self::TubeRate { .. } => self.gate(f),

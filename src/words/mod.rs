@@ -24,6 +24,7 @@ pub(crate) mod tags;
 pub(crate) mod schedule;
 pub(crate) mod history;
 pub(crate) mod clock;
+pub(crate) mod zone;
 pub(crate) mod hours;
 pub(crate) mod gates;
 pub(crate) mod statistics;

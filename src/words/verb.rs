@@ -2,6 +2,7 @@
 //! key, what it did, and the verdicts on a taken task. Plain values, which the engine applies.
 
 use crate::words::durability::Durability;
+use crate::words::limits::NAMES_SHOWN;
 use crate::words::macros::setters;
 use crate::words::task::{Reason, TaskId};
 use std::time::{Duration, SystemTime};
@@ -49,6 +50,27 @@ pub struct Merged {
     /// It was ended meanwhile: one of the tubes was dropped, the first one was truncated, or
     /// another call, or the queue itself, that did the same merge came to its end, or stopped.
     pub is_cut_short: bool,
+}
+
+/// What a verb did that makes buried tasks ready again: [`Tube::kick`](crate::Tube::kick),
+/// [`Tube::kick_where`](crate::Tube::kick_where), [`Tube::unfail`](crate::Tube::unfail) or
+/// [`Queue::unfail`](crate::Queue::unfail).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Kicked {
+    /// How many tasks it has kicked.
+    pub kicked: u64,
+    /// How many tasks it met that stay buried, because another task counts for their key by now.
+    pub clashed: u64,
+    /// The first 100 of those.
+    pub clashes: Vec<TaskId>,
+}
+
+/// Counts tasks that stay because another task has their key, and names the first of them.
+pub(crate) fn add_clashes((clashed, named): (&mut u64, &mut Vec<TaskId>), more: Vec<TaskId>) {
+    *clashed += more.len() as u64;
+    let room = NAMES_SHOWN.saturating_sub(named.len());
+    named.extend(more.into_iter().take(room));
 }
 
 /// What a put did.
@@ -203,7 +225,9 @@ impl<'a> Advance<'a> {
 pub struct Unfailed {
     /// How many tasks were put into the other tube.
     pub moved: u64,
-    /// The tasks that stay buried, because the other tube has another task of their key.
+    /// How many tasks stay buried, because the other tube has another task of their key.
+    pub clashed: u64,
+    /// The first 100 of those.
     pub clashes: Vec<TaskId>,
     /// Whether it has ended because the other tube has no room for more.
     pub is_full: bool,

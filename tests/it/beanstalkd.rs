@@ -266,7 +266,7 @@ fn bury() {
     assert_eq!((job.state, job.priority, job.buries), (State::Buried, 7, 1));
     assert_eq!(job.reason.as_ref().map(ToString::to_string), Some("why".into()));
     assert!(tube.try_take().unwrap().is_none());
-    assert_eq!(tube.kick(3).unwrap(), 3);
+    assert_eq!(tube.kick(3).unwrap().kicked, 3);
     assert_eq!(drain(&tube), "b c a");
 }
 
@@ -336,7 +336,7 @@ fn peek_next() {
     assert_eq!(seen(State::Ready), Some(b"second".to_vec()), "the first put");
     assert_eq!(seen(State::Delayed), Some(b"soon".to_vec()), "the least delay that is left");
     assert_eq!(seen(State::Buried), Some(b"less urgent".to_vec()), "the one that a kick moves");
-    assert_eq!(tube.kick(1).unwrap(), 1);
+    assert_eq!(tube.kick(1).unwrap().kicked, 1);
     assert_eq!(seen(State::Ready), Some(b"less urgent".to_vec()));
 }
 
@@ -347,10 +347,10 @@ fn kick() {
     for id in [last, urgent, first] {
         tube.bury(id, "").unwrap();
     }
-    assert_eq!(tube.kick(2).unwrap(), 2);
+    assert_eq!(tube.kick(2).unwrap().kicked, 2);
     let states = [urgent, first, last].map(|id| state(&tube, id));
     assert_eq!(states, [State::Ready, State::Ready, State::Buried], "by priority, then put order");
-    assert_eq!((tube.kick(10).unwrap(), tube.kick(10).unwrap()), (1, 0));
+    assert_eq!((tube.kick(10).unwrap().kicked, tube.kick(10).unwrap().kicked), (1, 0));
     assert_eq!(state(&tube, delayed), State::Delayed, "a kick ends no delay");
     tube.update(delayed).delay(Duration::ZERO).apply().unwrap();
     assert_eq!(state(&tube, delayed), State::Ready);
@@ -479,7 +479,7 @@ fn success() {
     job.release().unwrap();
     assert_eq!(tube.peek(id).unwrap().payload, b"a");
     tube.take().unwrap().bury("").unwrap();
-    assert_eq!(tube.kick(9).unwrap(), 1);
+    assert_eq!(tube.kick(9).unwrap().kicked, 1);
     tube.pause_for(secs(1)).unwrap();
     assert_eq!(queue.stats().unwrap().len(), 1);
     tube.delete(id).unwrap();

@@ -118,7 +118,7 @@ fn verbs_by_id_are_as_durable_as_their_handle() {
             said("bury", &|| tube.bury(id, "no").unwrap());
             said("kick_task", &|| tube.kick_task(id).unwrap());
             tube.bury(id, "no").unwrap();
-            said("kick", &|| assert_eq!(tube.kick(1).unwrap(), 1));
+            said("kick", &|| assert_eq!(tube.kick(1).unwrap().kicked, 1));
             said("delete", &|| tube.delete(id).unwrap());
             said("pause", &|| tube.pause().unwrap());
             said("resume", &|| tube.resume().unwrap());

@@ -539,7 +539,25 @@ fn schedules_are_read_as_the_page_says() {
     assert_eq!(of_plain[1].0 - of_plain[0].0, 7_000_000);
     assert!(tasks.keys().any(|(_, id)| *id == far.last));
     let count = |tag: u8| rows.range(vec![tag]..vec![tag + 1]).count();
-    assert_eq!([0x3b, 0x3c, 0x3d].map(count), [3, 3, 2]);
+    assert_eq!([0x3b, 0x3c, 0x3d].map(count), [3, 3, 3]);
+}
+
+#[cfg(feature = "cron")]
+#[test]
+fn hours_of_a_time_zone_are_read_as_the_page_says() {
+    let (_home, path) = crate::home();
+    let queue = still().0.open(&path).unwrap();
+    let zoned: tubewell::Hours = "Mon 09:00-10:00 Europe/Berlin".parse().unwrap();
+    queue.create_tube("made", tubewell::TubeOptions::default().hours(zoned.clone())).unwrap();
+    queue.tube("set").unwrap().set("hours", zoned).unwrap();
+    let (_copy, copy) = killed(&path);
+    let Folder { journal, contents, .. } = read(&copy).unwrap();
+    assert!(journal.features.iter().any(|feature| feature.name == "zones"));
+    for tube in contents.tubes.values() {
+        assert_eq!(tube.hours, Some(("Europe/Berlin".to_owned(), vec![(540, 600)])));
+    }
+    assert_eq!(contents.tubes.len(), 2);
+    drop(queue);
 }
 
 #[test]
@@ -582,8 +600,8 @@ fn gates_are_read_as_the_page_says() {
             contents.tasks.values().filter(|it| !it.progress.slots.is_empty()).collect();
         assert_eq!((held.len(), &held[0].progress.slots[..]), (1, &[disk.0, api.0][..]));
         let openings = vec![(0, 120), (1980, 2490), (10_020, 10_080)];
-        assert_eq!(office.hours, Some((120, openings)));
-        assert_eq!(row.hours, Some((-90, vec![(0, 10_080)])));
+        assert_eq!(office.hours, Some(("+02:00".to_owned(), openings)));
+        assert_eq!(row.hours, Some(("-01:30".to_owned(), vec![(0, 10_080)])));
         assert_eq!((row.limit, row.rate), (7, Some((1_000_000, 2, 3))));
         assert_eq!(row.required, ["online", "paid"]);
         assert_eq!(contents.conditions, [("paid".to_owned(), true)].into());

@@ -196,3 +196,35 @@ fn what_is_no_text_of_hours_is_refused() {
     assert_eq!(kind("9-10".parse::<Hours>()), ErrorKind::Invalid);
     assert_eq!(kind(tube.set("hours", "09:00-10:00")), ErrorKind::Invalid, "a text is no Hours");
 }
+
+/// They follow the clocks of the place to the hour of summer time, over a kill, too.
+#[cfg(feature = "cron")]
+#[test]
+fn hours_by_the_clocks_of_a_time_zone() {
+    let (home, path) = home();
+    let clock = ManualClock::new();
+    let open = |path: &std::path::Path| still().0.clock(clock.clone()).open(path).unwrap();
+    let queue = open(&path);
+    let tube = queue.create_tube("t", within("Mon-Fri 09:00-17:00 Europe/Berlin")).unwrap();
+    let id = tube.put(b"a").unwrap();
+    // Sunday, 29 March 2026, 12:00 UTC: since 01:00 the clocks in Berlin are two hours ahead.
+    clock.set_wall(UNIX_EPOCH + secs(1_774_785_600));
+    let reasons = queue.explain(id).unwrap().reasons;
+    assert_eq!(reasons, [WhyNot::OutOfHours { left: secs(19 * HOUR) }]);
+    let (_copy, copy) = killed(&path);
+    close_sound(queue);
+    for path in [path, copy] {
+        let queue = open(&path);
+        let tube = queue.tube("t").unwrap();
+        let taker = waiting(&tube, |tube| tube.take().unwrap().ack().unwrap());
+        let began = clock.wall();
+        clock.advance(secs(19 * HOUR - 1));
+        queue.tick().unwrap();
+        assert!(!is_open(&tube));
+        clock.advance(secs(1));
+        queue.tick().unwrap();
+        taker.join().unwrap();
+        clock.set_wall(began);
+    }
+    drop(home);
+}

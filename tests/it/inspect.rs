@@ -33,7 +33,7 @@ fn every_verb_is_counted_once() {
     clock.advance(secs(1));
     drop(tube.take().unwrap());
     tube.take().unwrap().bury("no").unwrap();
-    assert_eq!(tube.kick(9).unwrap(), 1);
+    assert_eq!(tube.kick(9).unwrap().kicked, 1);
     tube.delete(ids[3]).unwrap();
     tube.task(b"x").ttl(secs(1)).put().unwrap();
     tube.task(b"x").priority(-1).ttr(secs(1)).put().unwrap();

@@ -13,11 +13,11 @@ fn bury_all(tube: &Tube) {
 #[test]
 fn a_kick_returns_how_many_it_kicked() {
     let (tube, _) = lone();
-    assert_eq!(tube.kick(1).unwrap(), 0);
+    assert_eq!(tube.kick(1).unwrap().kicked, 0);
     tube.put(b"a").unwrap();
     bury_all(&tube);
-    assert_eq!(tube.kick(100_500).unwrap(), 1);
-    assert_eq!(tube.kick(0).unwrap(), 0);
+    assert_eq!(tube.kick(100_500).unwrap().kicked, 1);
+    assert_eq!(tube.kick(0).unwrap().kicked, 0);
 }
 
 #[test]
@@ -27,9 +27,9 @@ fn kicks_go_by_priority_then_put_order() {
         tube.task(text.as_bytes()).priority(priority).put().unwrap();
     }
     bury_all(&tube);
-    assert_eq!(tube.kick(2).unwrap(), 2);
+    assert_eq!(tube.kick(2).unwrap().kicked, 2);
     assert_eq!(drain(&tube), "a b");
-    assert_eq!(tube.kick(9).unwrap(), 2);
+    assert_eq!(tube.kick(9).unwrap().kicked, 2);
     assert_eq!(drain(&tube), "c d");
 }
 
@@ -38,7 +38,7 @@ fn more_are_kicked_than_one_step_holds() {
     let (tube, _) = lone();
     tube.put_many((0..500).map(|_| b"x".to_vec())).unwrap();
     bury_all(&tube);
-    assert_eq!(tube.kick(400).unwrap(), 400);
+    assert_eq!(tube.kick(400).unwrap().kicked, 400);
     assert_eq!(counts(&tube), [400, 0, 0, 100]);
 }
 
@@ -89,8 +89,10 @@ fn a_ttr_means_nothing_to_a_buried_task() {
 /// one.
 #[test]
 fn a_kick_gives_a_spared_task_its_whole_life_again() {
-    let kicks: [fn(&Tube, TaskId); 2] =
-        [|tube, _| assert_eq!(tube.kick(1).unwrap(), 1), |tube, id| tube.kick_task(id).unwrap()];
+    let kicks: [fn(&Tube, TaskId); 2] = [
+        |tube, _| assert_eq!(tube.kick(1).unwrap().kicked, 1),
+        |tube, id| tube.kick_task(id).unwrap(),
+    ];
     for kick in kicks {
         let (tube, clock) = lone_with(TubeOptions::default().ttl_spares_buried(true));
         let id = tube.task(b"a").ttl(secs(10)).put().unwrap();
@@ -126,7 +128,7 @@ fn the_life_of_a_kicked_task_is_as_long_as_it_was_to_be() {
         tube.bury(id, "").unwrap();
     }
     clock.advance(secs(1000));
-    assert_eq!(tube.kick(9).unwrap(), 3);
+    assert_eq!(tube.kick(9).unwrap().kicked, 3);
     let left = |id| tube.peek(id).unwrap().ttl_left;
     assert_eq!(left(delayed), Some(secs(15)));
     assert_eq!(left(by_wall), Some(secs(17)));

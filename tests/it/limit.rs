@@ -328,7 +328,7 @@ fn a_lower_limit_on_what_is_held_refuses_puts_until_it_is_drained() {
     let buried = take(&tube);
     let id = buried.id();
     buried.bury("no").unwrap();
-    assert_eq!(tube.kick(1).unwrap(), 1);
+    assert_eq!(tube.kick(1).unwrap().kicked, 1);
     tube.delete(id).unwrap();
     let task = take(&tube);
     queue.transact(|tx| tx.ack(&task)).unwrap();

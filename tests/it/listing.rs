@@ -73,7 +73,7 @@ fn taken_tasks_without_an_end_are_listed_by_id_and_buried_ones_as_they_are_kicke
     assert_eq!(listed(&tube, State::Buried), "d b a c");
     for wanted in ["d", "b", "a", "c"] {
         assert_eq!(first(&tube, State::Buried), wanted);
-        assert_eq!(tube.kick(1).unwrap(), 1);
+        assert_eq!(tube.kick(1).unwrap().kicked, 1);
         tube.take().unwrap().ack().unwrap();
         assert!(!listed(&tube, State::Buried).contains(wanted));
     }

@@ -107,7 +107,7 @@ fn every_kind_goes_through_its_states() {
         let ids: Vec<_> = (0..4).map(|_| tube.put(b"x").unwrap()).collect();
         tube.take().unwrap().ack().unwrap();
         tube.take().unwrap().bury("no").unwrap();
-        assert_eq!(tube.kick(9).unwrap(), 1);
+        assert_eq!(tube.kick(9).unwrap().kicked, 1);
         tube.delete(ids[2]).unwrap();
         assert_eq!(tube.take().unwrap().id(), ids[1], "{tube_kind:?}");
         assert_eq!(tube.len().unwrap(), 2);

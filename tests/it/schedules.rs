@@ -722,3 +722,89 @@ pub(crate) mod by_the_wall_clock {
         clock.advance_until(|| received.recv().unwrap());
     }
 }
+
+fn names(tube: &Tube) -> Vec<String> {
+    tube.schedules().map(|it| it.unwrap().name).collect()
+}
+
+/// QL-49, QL-51: the schedules of one tube, by their next fires over many pages, and their number.
+#[test]
+fn a_tube_lists_its_schedules_by_their_next_fires_and_counts_them() {
+    let (queue, tube, clock) = queue();
+    let other = queue.tube("other").unwrap();
+    let make = |name: &str, minutes: u32, to: &Tube| {
+        queue.schedule(name).every(MINUTE * minutes).offset(MINUTE * minutes).to(to).make().unwrap()
+    };
+    let mut expected = Vec::new();
+    for number in 0..300 {
+        let (own, others) = (format!("own {number:03}"), format!("of other {number:03}"));
+        make(&own, 1 + (number * 7) % 300, &tube);
+        make(&others, 1 + number, &other);
+        expected.push(((number * 7) % 300, own));
+    }
+    expected.sort();
+    let mut expected: Vec<String> = expected.into_iter().map(|(_, name)| name).collect();
+    assert_eq!(names(&tube), expected);
+    let count = |tube: &Tube| tube.stats().unwrap().schedules;
+    assert_eq!([&tube, &other].map(count), [300, 300]);
+
+    // One that does not fire stands after all others.
+    let first = queue.schedule_named(&expected.remove(0));
+    let name = first.info().unwrap().name;
+    first.pause().unwrap();
+    expected.push(name);
+    assert_eq!((names(&tube), count(&tube)), (expected.clone(), 300));
+    sound(&queue);
+    first.resume().unwrap();
+    expected.rotate_right(1);
+    assert_eq!(names(&tube), expected);
+
+    // Beside fires the walk ends.
+    let mut walk = tube.schedules();
+    let met = std::iter::from_fn(|| {
+        clock.advance(MINUTE * 400);
+        walk.next()
+    });
+    assert!((300..=600).contains(&met.map(Result::unwrap).count()));
+    sound(&queue);
+}
+
+/// The count of a tube goes along with every change of its schedules, and over an opening.
+#[test]
+fn a_tube_counts_its_schedules_whatever_becomes_of_them() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let (tube, other) = (queue.tube("t").unwrap(), queue.tube("other").unwrap());
+    let counts = |queue: &Queue| {
+        let of = |name: &str| queue.tube(name).unwrap().stats().unwrap().schedules;
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+        [of("t"), of("other")]
+    };
+    let made = every(&queue, &tube, MINUTE, ALL);
+    every(&queue, &tube, MINUTE, ALL);
+    queue.schedule("u").every(MINUTE).to(&tube).make().unwrap();
+    assert_eq!(counts(&queue), [2, 0]);
+    made.update(|it| it.to(&other)).unwrap();
+    assert_eq!(counts(&queue), [1, 1]);
+    assert_eq!((names(&tube), names(&other)), (vec!["u".to_owned()], vec!["s".to_owned()]));
+    tube.truncate().unwrap();
+    made.pause().unwrap();
+    assert_eq!(counts(&queue), [1, 1]);
+    let overview = queue.overview().unwrap();
+    assert_eq!(overview.iter().map(|tube| tube.stats.schedules).sum::<u64>(), 2);
+    drop((tube, other));
+    close_sound(queue);
+
+    let queue = open(&path);
+    assert_eq!(counts(&queue), [1, 1]);
+    let other = queue.tube("other").unwrap();
+    queue.drop_tube("other").unwrap();
+    assert_eq!(kind(other.schedules().next().unwrap().map(drop)), ErrorKind::TubeNotFound);
+    let again = queue.tube("other").unwrap();
+    assert_eq!((counts(&queue), names(&again)), ([1, 0], vec![]));
+    queue.schedule_named("s").update(|it| it.to(&again)).unwrap();
+    assert_eq!(counts(&queue), [1, 1]);
+    assert!(queue.schedule_named("s").remove().unwrap());
+    assert!(!queue.schedule_named("s").remove().unwrap());
+    assert_eq!(counts(&queue), [1, 0]);
+}

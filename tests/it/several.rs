@@ -460,7 +460,7 @@ fn a_resume_a_kick_a_release_and_a_due_task_wake_a_call_on_several() {
         (|_, tube, _| tube.pause().unwrap(), |_, tube, _| tube.resume().unwrap()),
         (
             |_, tube, _| tube.take().unwrap().bury("no").unwrap(),
-            |_, tube, _| assert_eq!(tube.kick(9).unwrap(), 1),
+            |_, tube, _| assert_eq!(tube.kick(9).unwrap().kicked, 1),
         ),
         (
             |_, tube, _| _ = tube.take().unwrap().detach(),

@@ -181,10 +181,10 @@ fn whatever_ends_or_moves_a_failed_task_lowers_the_day_it_failed() {
     let ways: [(&str, u64, Way); 16] = [
         ("nothing", 1, |_, _, _| {}),
         ("kick", 0, |_, tube, id| tube.kick_task(id).map(drop).unwrap()),
-        ("kick many", 0, |_, tube, _| assert_eq!(tube.kick(1).unwrap(), 1)),
+        ("kick many", 0, |_, tube, _| assert_eq!(tube.kick(1).unwrap().kicked, 1)),
         ("claim", 0, |_, tube, id| tube.claim(id).unwrap().ack().unwrap()),
         ("delete", 0, |_, tube, id| tube.delete(id).map(drop).unwrap()),
-        ("unfail", 0, |_, tube, _| assert_eq!(tube.unfail("g", 9).unwrap(), 1)),
+        ("unfail", 0, |_, tube, _| assert_eq!(tube.unfail("g", 9).unwrap().kicked, 1)),
         ("unfail into", 0, |queue, tube, _| {
             tube.unfail_into("g", 9, &queue.find_tube("o").unwrap().unwrap()).map(drop).unwrap();
         }),
@@ -432,9 +432,9 @@ fn the_number_of_days_is_changed_while_the_queue_is_open() {
     tube.take().unwrap().fail("g", "no").unwrap();
     // The first one failed on a day whose row is gone, and does not lower the new one.
     assert_eq!(numbers(&tube), [1, 0, 1, 1, 0]);
-    assert_eq!(tube.kick(1).unwrap(), 1);
+    assert_eq!(tube.kick(1).unwrap().kicked, 1);
     assert_eq!(numbers(&tube), [1, 0, 1, 1, 0]);
-    assert_eq!(tube.kick(1).unwrap(), 1);
+    assert_eq!(tube.kick(1).unwrap().kicked, 1);
     assert_eq!(numbers(&tube), [1, 0, 1, 0, 0]);
     for wrong in [3661_i64, -1] {
         assert_eq!(kind(tube.set("keep_days", wrong)), ErrorKind::Invalid);
@@ -581,7 +581,7 @@ fn the_tasks_that_are_still_buried_are_counted_by_day() {
     }
     let seen = || all(&tube).iter().map(|of| of.failed).collect::<Vec<_>>();
     assert_eq!(seen(), failed);
-    assert_eq!(tube.kick(300).unwrap(), 300);
+    assert_eq!(tube.kick(300).unwrap().kicked, 300);
     let failures: Vec<_> = all(&tube).iter().map(|of| of.failures).collect();
     assert_eq!((seen().iter().sum(), failures), (failed.iter().sum::<u64>() - 300, failed));
 }
@@ -690,7 +690,7 @@ fn a_transaction_begins_a_day_with_its_commit() {
         assert_eq!(seen(&tube), [[2, 0, 0, 0, 0], [0, 1, 1, 1, 0]][..more]);
         assert_eq!(seen(&other), [[1, 0, 0, 0, 0], [0, 1, 0, 0, 0]][..more]);
     }
-    assert_eq!(tube.kick(1).unwrap(), 1);
+    assert_eq!(tube.kick(1).unwrap().kicked, 1);
     let (_copy, copy) = killed(&path);
     assert_eq!(seen(&tube)[1], [0, 1, 1, 0, 0]);
     let reader = Queue::builder().clock(clock.clone()).by_hand(true).read_only(true);
@@ -769,7 +769,7 @@ fn a_temporary_tube_keeps_them_in_memory() {
     tube.take().unwrap().fail("g", "no").unwrap();
     queue.checkpoint().unwrap();
     assert_eq!(numbers(&tube), [2, 1, 1, 1, 0]);
-    assert_eq!(tube.kick(1).unwrap(), 1);
+    assert_eq!(tube.kick(1).unwrap().kicked, 1);
     assert_eq!(numbers(&tube), [2, 1, 1, 0, 0]);
     assert!(id.get() > 0);
     let (_copy, copy) = killed(&path);

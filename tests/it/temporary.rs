@@ -94,7 +94,7 @@ fn it_works_like_any_other_while_the_queue_is_open() {
     let tube = queue.create_tube("t", temporary()).unwrap();
     let id = tube.put(b"a").unwrap();
     tube.take().unwrap().bury("no").unwrap();
-    assert_eq!(tube.kick(1).unwrap(), 1);
+    assert_eq!(tube.kick(1).unwrap().kicked, 1);
     tube.take().unwrap().release().unwrap();
     tube.delete(id).unwrap();
     tube.put(b"b").unwrap();

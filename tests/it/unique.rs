@@ -2,8 +2,8 @@
 
 use crate::{close_sound, home, is_gone, killed, kind, lone_with, open, secs, state, still};
 use tubewell::{
-    Conflict, Consumer, ErrorKind, Filter, HistoryEvent, ManualClock, PutOutcome, Queue, Release,
-    Retention, State, Task, TaskId, Tube, TubeOptions, Unique,
+    Conflict, Consumer, ErrorKind, Filter, HistoryEvent, Kicked, ManualClock, PutOutcome, Queue,
+    Release, Retention, State, Task, TaskId, Tube, TubeOptions, Unique,
 };
 
 fn sound(queue: &Queue) {
@@ -113,13 +113,17 @@ fn no_choice_brings_a_second_task_of_a_key_in() {
         // Verbs over several step over it.
         let free = tube.put(b"free").unwrap();
         tube.fail_by_id(free, "post", "no").unwrap();
-        assert_eq!(tube.kick(1).unwrap(), 1);
+        let names_it = |done: tubewell::Result<Kicked>, kicked| {
+            let done = done.unwrap();
+            assert_eq!((done.kicked, done.clashed, done.clashes), (kicked, 1, vec![first]));
+        };
+        names_it(tube.kick(2), 1);
         assert_eq!((state(&tube, first), state(&tube, free)), (State::Buried, State::Ready));
-        assert_eq!(tube.unfail("post", 9).unwrap(), 0);
-        assert_eq!(queue.unfail("post", 9).unwrap(), 0);
-        assert_eq!(tube.kick_where(9, |_| true).unwrap(), 0);
+        names_it(tube.unfail("post", 9), 0);
+        names_it(queue.unfail("post", 9), 0);
+        names_it(tube.kick_where(9, |_| true), 0);
         let into = queue.unfail_into("post", 9, &other).unwrap();
-        assert_eq!((into.moved, into.clashes), (0, vec![first]));
+        assert_eq!((into.moved, into.clashed, into.clashes), (0, 1, vec![first]));
         tube.update(first).priority(3).apply().unwrap();
 
         // A delayed one does not count, and is not made ready beside another.
@@ -387,20 +391,32 @@ fn a_key_is_found_behind_rows_that_lead_nowhere() {
     assert_eq!(put(&a, Conflict::Keep).unwrap(), (id, PutOutcome::Existing));
 }
 
-/// A kick that steps over many tasks reaches the ones behind them.
+/// A kick that steps over many tasks reaches the ones behind them, and names the first.
 #[test]
 fn a_kick_reaches_what_is_behind_many_clashes() {
-    let (queue, a, _) = two(Unique::new().buried(false));
+    let (queue, a, b) = two(Unique::new().buried(false));
+    let mut clashing = Vec::new();
     for _ in 0..600 {
         let (id, _) = put(&a, Conflict::Reject).unwrap();
-        a.bury(id, "").unwrap();
+        a.fail_by_id(id, "post", "").unwrap();
+        clashing.push(id);
     }
     let (holder, _) = put(&a, Conflict::Reject).unwrap();
     let last = a.put(b"last").unwrap();
     a.bury(last, "").unwrap();
-    assert_eq!(a.kick(5).unwrap(), 1);
+    let names_100 = |done: Kicked, kicked, clashed| {
+        assert_eq!((done.kicked, done.clashed), (kicked, clashed));
+        assert!(done.clashes.len() == 100 && done.clashes.iter().all(|id| clashing.contains(id)));
+    };
+    names_100(a.kick(5).unwrap(), 1, 600);
     assert_eq!((state(&a, last), state(&a, holder)), (State::Ready, State::Ready));
+    names_100(a.unfail("post", 5).unwrap(), 0, 600);
+    names_100(queue.unfail("post", 5).unwrap(), 0, 600);
+    names_100(a.kick_where(5, |_| true).unwrap(), 0, 600);
+    let into = a.unfail_into("post", u64::MAX, &b).unwrap();
+    assert_eq!((into.moved, into.clashed, into.clashes.len()), (0, 600, 100));
     a.delete(holder).unwrap();
-    assert_eq!(a.kick(5).unwrap(), 1, "one of them has the key then");
+    // One of them has the key then.
+    names_100(a.kick(5).unwrap(), 1, 599);
     sound(&queue);
 }

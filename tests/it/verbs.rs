@@ -201,6 +201,7 @@ pub fn reading(queue: &Queue, tube: &Tube, id: TaskId) -> Vec<Said> {
         queue.tag_count("a"),
         first(queue.tracked()),
         first(queue.schedules()),
+        first(tube.schedules()),
         queue.schedule_named("s").info(),
         queue.schedule_named("s").next(1),
         queue.consumers(),

@@ -676,6 +676,7 @@ fn verbs() -> Vec<Verb> {
         }),
         ("schedules, info and next", May::Never, |s| {
             assert_eq!(s.queue.schedules().count(), 2);
+            assert_eq!(s.tube.schedules().count() as u64, s.tube.stats()?.schedules);
             s.queue.schedule_named("plan").info()?;
             s.queue.schedule_named("plan").next(9).map(nothing)
         }),

@@ -175,7 +175,7 @@ impl Line {
         }
         let waited = is_durable(step, self.durability) && !after.is_temporary(step, picked);
         // Without a task to kick there is nothing to write.
-        let is_idle = matches!((step, answer), (Step::KickWhere { .. }, Answer::Count(0)));
+        let is_idle = matches!((step, answer), (Step::KickWhere { .. }, Answer::Kicked(0, _)));
         if waited && !is_idle && !matches!(answer, Answer::Refused(_)) {
             self.past.clear();
             self.frozen = self.frozen.map(|_| 0);

@@ -849,6 +849,8 @@ pub enum Answer {
     Batch(Vec<(Serial, Found)>),
     Took(Vec<Hand>),
     Count(u64),
+    /// How many were kicked, and which clash with a key.
+    Kicked(u64, Vec<Serial>),
     /// The tasks of an `ack_many` that were no longer held.
     NotHeld(Vec<Serial>),
     /// How many were moved, which clash with a key, and whether the tube is full.

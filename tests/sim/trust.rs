@@ -275,7 +275,7 @@ fn a_durable_call_that_changes_nothing_syncs_what_it_saw() {
             assert_eq!(put.unwrap().outcome, PutOutcome::Existing);
         },
         |tube| assert!(tube.put_many(Vec::<Vec<u8>>::new()).unwrap().is_empty()),
-        |tube| assert_eq!(tube.kick(1).unwrap(), 0),
+        |tube| assert_eq!(tube.kick(1).unwrap().kicked, 0),
         |tube| tube.ack_many(Vec::<tubewell::Task>::new()).unwrap(),
     ];
     for (no, call) in calls.iter().enumerate() {

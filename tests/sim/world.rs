@@ -16,8 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
     Adopted, Advance, Builder, Clock, Conflict, Consumer, Durability, Ended, Error, ErrorKind,
-    History, ManualClock, NewTask, PauseTerms, Put, PutOutcome, Queue, Reason, Release, Result,
-    Retry, State, Task, TaskId, TaskInfo, TaskSummary, Ticket, TicketHandle, Tube, Tubes,
+    History, Kicked, ManualClock, NewTask, PauseTerms, Put, PutOutcome, Queue, Reason, Release,
+    Result, Retry, State, Task, TaskId, TaskInfo, TaskSummary, Ticket, TicketHandle, Tube, Tubes,
     WithPayload,
 };
 

@@ -83,6 +83,8 @@ pub(crate) enum Fix {
     Bytes(i64),
     /// So many more tasks of the tube of this number are stalled.
     Stalled(u32, i64),
+    /// The tube of this number counts more or fewer schedules than it has.
+    Schedules(u32),
 }
 
 /// A stored count that is wrong.
@@ -116,7 +118,7 @@ impl Fix {
             | Self::Pieces(..)
             | Self::Payload(..) => Some(Self::LONG),
             Self::Set(..) | Self::Remove(_) | Self::Sum(_) => Some(Self::DERIVED),
-            Self::Day(_) | Self::Bytes(_) | Self::Stalled(..) => Some(6),
+            Self::Day(_) | Self::Bytes(_) | Self::Stalled(..) | Self::Schedules(_) => Some(6),
         }
     }
 
@@ -139,6 +141,7 @@ impl Fix {
                 | Self::Pieces(..)
                 | Self::Payload(..)
                 | Self::RollBack(_)
+                | Self::Schedules(_)
         )
     }
 

@@ -1,8 +1,9 @@
 //! The audit of schedules: each has a row that says how far it has come, and at its next fire a
-//! copy of that. Their tube need not exist.
+//! copy of that. Their tube need not exist; if it does, it counts them.
 
-use super::{Finding, Findings, Fix, walk};
+use super::{AuditedTubes, Finding, Findings, Fix, walk};
 use crate::engine::schedules::StoredSchedule;
+use crate::engine::tube_cache::TubeEntry;
 use crate::format::extension::Extension;
 use crate::format::key::{self, Key};
 use crate::format::row::{FiringRow, ScheduleRow};
@@ -16,8 +17,9 @@ type Fires = BTreeMap<String, Vec<(Key, Option<Value>)>>;
 
 /// Reports rows of schedules that are damaged or do not agree. Of a damaged schedule nothing is
 /// left that could be made; one of which it is not known how far it has come is paused.
-pub(super) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
+pub(super) fn audit(view: &dyn View, tubes: &AuditedTubes, report: Findings<'_>) -> Result<()> {
     let (mut fires, mut names) = (Fires::new(), BTreeSet::new());
+    let mut counted: BTreeMap<u32, u32> = BTreeMap::new();
     walk(view, Range::of(Tag::Fire), report, |(met, row), report| match key::of_fire(&met) {
         Some((.., name)) => fires.entry(name.to_owned()).or_default().push((met, row)),
         None => {
@@ -32,6 +34,7 @@ pub(super) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
             let line = format!("Schedule: it cannot be read and is lost: {met:02x?}");
             return report(Finding::new(line, Fix::Remove(met)));
         };
+        *counted.entry(row.tube).or_default() += 1;
         let found = fires.remove(&name).unwrap_or_default();
         if let Err(error) = schedule(view, (&name, row), found, report) {
             report(Finding::left(format!("schedule {name:?}: {error}")));
@@ -51,6 +54,13 @@ pub(super) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
         for (met, _) in fires {
             let line = format!("Fire: a row without a schedule: {met:02x?}");
             report(Finding::new(line, Fix::Remove(met)).beside(key::schedule(&name)));
+        }
+    }
+    for TubeEntry { number, row, .. } in tubes.values() {
+        let is = counted.get(number).copied().unwrap_or_default();
+        if row.schedules != is {
+            let line = format!("tube {:?}: it has {is} schedules, not {}", row.name, row.schedules);
+            report(Finding::new(line, Fix::Schedules(*number)));
         }
     }
     Ok(())
@@ -75,17 +85,21 @@ fn schedule(
             let (is_paused, extension) = (true, Extension::EMPTY);
             FiringRow { is_paused, extension, ..FiringRow::first(NEVER) }
         });
-        let mut finding = Finding::new(line, Fix::Set(own, firing.encode())).beside(definition);
-        for (met, _) in fires {
-            finding = finding.beside(met);
+        let finding = Finding::new(line, Fix::Set(own, firing.encode())).beside(definition);
+        let all = fires.iter().map(|(met, _)| key::copy(met));
+        report(all.fold(finding, Finding::beside));
+        if fires.is_empty() {
+            let copy = firing.encode();
+            let fire = StoredSchedule { row, firing }.fire_key(name);
+            let line = format!("schedule {name:?}: it stands at no fire");
+            report(Finding::new(line, Fix::Set(fire, copy)).beside(key::schedule(name)));
         }
-        report(finding);
         return Ok(());
     };
     let copy = firing.encode();
     let expected = StoredSchedule { row, firing }.fire_key(name);
     for (met, row) in &fires {
-        if Some(met) != expected.as_ref() {
+        if *met != expected {
             let line = format!("Fire: {name:?} does not fire then: {met:02x?}");
             let finding = Finding::new(line, Fix::Remove(key::copy(met)));
             report(finding.beside(key::copy(&own)).beside(key::copy(&definition)));
@@ -95,7 +109,7 @@ fn schedule(
             report(finding.beside(key::copy(&own)).beside(key::copy(&definition)));
         }
     }
-    if let Some(expected) = expected.filter(|it| !fires.iter().any(|(met, _)| met == it)) {
+    if !fires.iter().any(|(met, _)| *met == expected) {
         let line = format!("schedule {name:?}: the row of its next fire is missing");
         let finding = Finding::new(line, Fix::Set(expected, copy));
         report(finding.beside(own).beside(definition));

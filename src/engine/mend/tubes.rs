@@ -3,8 +3,8 @@
 use super::{Mended, done};
 use crate::engine::context::{OpContext, sound};
 use crate::engine::effects::{NextDue, TubeChange};
-use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{query, schedules};
 use crate::format::extension::Extension;
 use crate::format::key::{self, Order, Range, Run, Work};
 use crate::format::row::{self, Counters, PendingOptions, TubeRow, WorkRow};
@@ -81,6 +81,17 @@ pub(super) fn forget(ctx: &mut OpContext<'_>, number: u32) -> Mended {
     done("its row was removed, and every task stays in the other one")
 }
 
+/// A tube counts the schedules that it has.
+pub(super) fn count_schedules(ctx: &mut OpContext<'_>, number: u32) -> Mended {
+    let Some(tube) = query::sound_tube(ctx, number)? else { return Ok(None) };
+    let schedules = schedules::counted(ctx, number)?;
+    if tube.row.schedules == schedules {
+        return Ok(None);
+    }
+    ctx.set_tube(number, TubeRow { schedules, ..tube.row }, None)?;
+    done("the count was corrected")
+}
+
 /// Numbers that are in use are not given again.
 pub(super) fn count_on(ctx: &mut OpContext<'_>, used: &Counters) -> Mended {
     let given = sound(query::counters(ctx))?;
@@ -137,10 +148,20 @@ fn write(
     let options = TubeOptions::default().temporary(run.is_temporary());
     ctx.set(key::name(&name), row::number(u64::from(number)))?;
     let (shut, pending, extension) = (None, PendingOptions::default(), Extension::default());
-    let plain = plain_priority(ctx, run)?;
+    let (plain, schedules) = (plain_priority(ctx, run)?, schedules::counted(ctx, number)?);
     let made_priority = plain.unwrap_or_else(|| options.turned(options.priority));
-    let row =
-        TubeRow { name, run, shut, void_to, made_priority, options, pace: 0, pending, extension };
+    let row = TubeRow {
+        name,
+        run,
+        shut,
+        void_to,
+        made_priority,
+        options,
+        pace: 0,
+        schedules,
+        pending,
+        extension,
+    };
     ctx.set_tube(number, row, None)?;
     ctx.effects().deadline(number, NextDue::UNKNOWN);
     Ok(())

@@ -5,9 +5,10 @@ use crate::format::extension::Extension;
 use crate::format::pack::{Packer, Unpacker, Value};
 use crate::words::clock::{NEVER, micros};
 use crate::words::gates::{Gates, Rate};
-use crate::words::hours::Hours;
+use crate::words::hours::{Hours, LocalTime};
 use crate::words::name::label;
 use crate::words::sync::Arc;
+use crate::words::zone::Zone;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -30,10 +31,17 @@ const HOURS_FIELD: u16 = 20;
 /// The throttles of which a taken task holds a slot, see [`names`]; at least one.
 const THROTTLES_FIELD: u16 = 21;
 
-/// The content of the field of hours: `offset: i16`, then for each opening `from: u16 · to: u16`.
+/// In the place of the offset from UTC of hours by the clocks of a time zone.
+const BY_ZONE: i16 = i16::MIN;
+
+/// The content of the field of hours: `offset: i16`, or [`BY_ZONE`] and the zone's name as
+/// `short`, then for each opening `from: u16 · to: u16`.
 pub(super) fn hours_field(hours: &Hours) -> Value {
     let mut field = Packer::new();
-    field.u16(hours.offset.cast_unsigned());
+    match &hours.local {
+        LocalTime::Offset(minutes) => field.u16(minutes.cast_unsigned()),
+        LocalTime::Zone(zone) => field.u16(BY_ZONE.cast_unsigned()).short(zone.name()),
+    };
     for (from, to) in &hours.openings {
         field.u16(*from).u16(*to);
     }
@@ -42,11 +50,15 @@ pub(super) fn hours_field(hours: &Hours) -> Value {
 
 pub(super) fn read_hours(field: &[u8]) -> Option<Hours> {
     let mut rest = Unpacker::new(field);
-    let (offset, mut openings) = (rest.u16()?.cast_signed(), Vec::new());
-    for _ in 0..field.len().saturating_sub(2) / 4 {
+    let local = match rest.u16()?.cast_signed() {
+        BY_ZONE => LocalTime::Zone(Zone::stored(rest.short()?)),
+        minutes => LocalTime::Offset(minutes),
+    };
+    let mut openings = Vec::new();
+    for _ in 0..rest.rest().len() / 4 {
         openings.push((rest.u16()?, rest.u16()?));
     }
-    rest.end(Hours { openings, offset }).filter(|hours| hours.check().is_ok())
+    rest.end(Hours { openings, local }).filter(|hours| hours.check().is_ok())
 }
 
 /// Names in their order, each once: `bytes: u8 · name`.

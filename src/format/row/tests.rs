@@ -144,6 +144,7 @@ fn golden_rows() {
         void_to: 6,
         made_priority: -3,
         pace: 0,
+        schedules: 0,
         options,
         pending: PendingOptions::default(),
         extension: Extension::default(),
@@ -299,6 +300,7 @@ fn golden_tubes() {
             made_priority,
             options,
             pace: 0,
+            schedules: 0,
             pending,
             extension,
         };
@@ -445,8 +447,18 @@ fn known_and_later_fields_are_kept_together() {
     let (name, run, made_priority) = ("t".into(), Run(8), 0);
     let (shut, void_to, extension) = (None, 0, extension());
     let pending = PendingOptions::default();
-    let tube =
-        TubeRow { name, run, shut, void_to, made_priority, options, pace: 0, pending, extension };
+    let tube = TubeRow {
+        name,
+        run,
+        shut,
+        void_to,
+        made_priority,
+        options,
+        pace: 0,
+        schedules: 0,
+        pending,
+        extension,
+    };
     let row = tube.encode();
     assert_eq!(TubeRow::decode(&row), Some(tube));
     probe(&row);
@@ -457,6 +469,36 @@ fn known_and_later_fields_are_kept_together() {
     assert_eq!(TubeRow::decode(&wrong), None);
 }
 
+/// The number of the tube that it is merged into, and of its schedules.
+#[test]
+fn numbers_that_this_code_has_not_written() {
+    let (name, run, made_priority) = ("t".into(), Run(8), 0);
+    let (shut, void_to, extension) = (Shut::of(None, Some(9)), 0, Extension::default());
+    let (options, pending) = (TubeOptions::default(), PendingOptions::default());
+    let (pace, schedules) = (0, 7);
+    let tube = TubeRow {
+        name,
+        run,
+        shut,
+        void_to,
+        made_priority,
+        options,
+        pace,
+        schedules,
+        pending,
+        extension,
+    };
+    let row = tube.encode();
+    assert!(row.ends_with(&[0, 16, 0, 22, 0, 4, 0, 0, 0, 9, 0, 23, 0, 4, 0, 0, 0, 7]));
+    assert_eq!(TubeRow::decode(&row), Some(tube.clone()));
+    for (number, field) in [(22, &[0; 3][..]), (22, &[]), (23, &[0; 4]), (23, &[0, 0, 7])] {
+        let mut extension = Extension::default();
+        assert!(extension.set(number, field));
+        let wrong = TubeRow { shut: None, schedules: 0, extension, ..tube.clone() };
+        assert_eq!(TubeRow::decode(&wrong.encode()), None, "{number}: {field:?}");
+    }
+}
+
 /// Fields without content: with content they were not written by this code.
 #[test]
 fn a_dropped_payload_is_an_empty_field() {
@@ -464,8 +506,18 @@ fn a_dropped_payload_is_an_empty_field() {
     let (name, run, made_priority) = ("t".into(), Run(8), 0);
     let (shut, void_to, extension) = (None, 0, Extension::default());
     let pending = PendingOptions::default();
-    let tube =
-        TubeRow { name, run, shut, void_to, made_priority, options, pace: 0, pending, extension };
+    let tube = TubeRow {
+        name,
+        run,
+        shut,
+        void_to,
+        made_priority,
+        options,
+        pace: 0,
+        schedules: 0,
+        pending,
+        extension,
+    };
     let row = tube.encode();
     assert!(row.ends_with(&[0, 8, 0, 9, 0, 0, 0, 10, 0, 0]));
     assert_eq!(TubeRow::decode(&row), Some(tube.clone()));
@@ -499,8 +551,18 @@ fn what_is_pending_is_a_field() {
     let before = ["", "a", "bc", "bd", "aaa", "aab"].map(|group| groups.before_in(group));
     assert_eq!(before, [None, None, None, Some(9), Some(9), None], "in the order of the keys");
     let pending = PendingOptions { groups: Some(groups), ..PendingOptions::default() };
-    let tube =
-        TubeRow { name, run, shut, void_to, made_priority, options, pace: 0, pending, extension };
+    let tube = TubeRow {
+        name,
+        run,
+        shut,
+        void_to,
+        made_priority,
+        options,
+        pace: 0,
+        schedules: 0,
+        pending,
+        extension,
+    };
     let row = tube.encode();
     assert!(row.ends_with(b"\0\x0f\0\x0b\0\x0b\0\0\0\x09\x02bc\x03aaa"));
     assert_eq!(TubeRow::decode(&row), Some(tube.clone()));

@@ -32,6 +32,8 @@ pub(crate) struct TubeRow {
     pub(crate) options: TubeOptions,
     /// When its next task is due by its rate, in nanoseconds of the queue time; 0 before the first.
     pub(crate) pace: u64,
+    /// How many schedules have it as the tube of their children.
+    pub(crate) schedules: u32,
     pub(crate) pending: PendingOptions,
     pub(crate) extension: Extension,
 }
@@ -189,6 +191,10 @@ fn read_keep_days(field: &[u8]) -> Option<u32> {
 /// into: `u32`. Absent if it is not.
 const MERGES_FIELD: u16 = 22;
 
+/// Number of the extension field of a tube's row with how many schedules have it: `u32`. Absent if
+/// none has.
+const SCHEDULES_FIELD: u16 = 23;
+
 impl TubeRow {
     /// The fields of its options, and those that this version does not know.
     fn section(&self) -> Cow<'_, Extension> {
@@ -243,6 +249,9 @@ impl TubeRow {
         }
         if let Some(into) = self.merges_into() {
             add(MERGES_FIELD, &into.to_be_bytes());
+        }
+        if self.schedules > 0 {
+            add(SCHEDULES_FIELD, &self.schedules.to_be_bytes());
         }
         let PendingOptions { finished, buried, .. } = self.pending;
         for (number, sum) in [(FINISHED_SUM_FIELD, finished), (BURIED_SUM_FIELD, buried)] {
@@ -338,10 +347,14 @@ impl TubeRow {
         read_section(&mut extension, &mut options)?;
         let pace = gates::take_pace(&mut extension)?;
         let pending = read_pending(&mut extension)?;
-        let merges_into = match extension.take(MERGES_FIELD) {
-            Some(field) => Some(u32::from_be_bytes(field.try_into().ok()?)),
-            None => None,
+        let mut number = |field| match extension.take(field) {
+            Some(field) => Some(Some(u32::from_be_bytes(field.as_slice().try_into().ok()?))),
+            None => Some(None),
         };
+        let (merges_into, schedules) = (number(MERGES_FIELD)?, number(SCHEDULES_FIELD)?);
+        if schedules == Some(0) {
+            return None;
+        }
         Some(Self {
             name,
             run,
@@ -350,6 +363,7 @@ impl TubeRow {
             made_priority,
             options,
             pace,
+            schedules: schedules.unwrap_or_default(),
             pending,
             extension,
         })

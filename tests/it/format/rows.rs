@@ -292,13 +292,14 @@ pub(crate) struct TubeRow {
     pub(crate) rate: Option<(u64, u32, u32)>,
     /// When the next one is due by that, in nanoseconds.
     pub(crate) pace: Option<u64>,
-    /// Its hours: the offset, and the openings.
-    pub(crate) hours: Option<(i16, Vec<(u16, u16)>)>,
+    /// Its hours: the offset or the zone, as a text has it, and the openings.
+    pub(crate) hours: Option<(String, Vec<(u16, u16)>)>,
     /// The conditions that it requires.
     pub(crate) required: Vec<String>,
     /// Its throttles.
     pub(crate) throttles: Vec<String>,
     pub(crate) merges_into: Option<u32>,
+    pub(crate) schedules: u32,
 }
 
 impl TubeRow {
@@ -567,6 +568,7 @@ impl Bytes<'_> {
             required: Vec::new(),
             throttles: Vec::new(),
             merges_into: None,
+            schedules: 0,
             lapse: None,
         };
         ensure(row.flags & 17 != 16, || "the end of a pause that is none".into())?;
@@ -642,6 +644,12 @@ impl Bytes<'_> {
                         row.merges_into = Some(rest.u32()?);
                         rest.end()?;
                     }
+                    23 => {
+                        let mut rest = Bytes(bytes);
+                        row.schedules = rest.u32()?;
+                        rest.end()?;
+                        ensure(row.schedules > 0, || "a count of no schedules".into())?;
+                    }
                     3 | 4 => row.kept[usize::from(number - 3)] = Some(Bytes(bytes).kept()?),
                     _ => return Err(format!("field {number} of a tube")),
                 }
@@ -673,10 +681,17 @@ impl Bytes<'_> {
         Ok(names)
     }
 
-    /// An offset and openings in their order, and nothing else.
-    fn hours(mut self) -> Read<(i16, Vec<(u16, u16)>)> {
-        let offset = self.u16()?.cast_signed();
-        ensure(offset.abs() < 1440, || format!("an offset of {offset}"))?;
+    /// An offset or a zone, and openings in their order, and nothing else.
+    fn hours(mut self) -> Read<(String, Vec<(u16, u16)>)> {
+        let place = match self.u16()?.cast_signed() {
+            i16::MIN => self.short()?,
+            offset => {
+                ensure(offset.abs() < 1440, || format!("an offset of {offset}"))?;
+                let (sign, ahead) = (if offset < 0 { '-' } else { '+' }, offset.abs());
+                format!("{sign}{:02}:{:02}", ahead / 60, ahead % 60)
+            }
+        };
+        ensure(!place.is_empty(), || "no zone".into())?;
         let mut openings: Vec<(u16, u16)> = Vec::new();
         while !self.0.is_empty() {
             let (from, to) = (self.u16()?, self.u16()?);
@@ -686,7 +701,7 @@ impl Bytes<'_> {
             openings.push((from, to));
         }
         ensure((1..=168).contains(&openings.len()), || "no opening, or too many".into())?;
-        Ok((offset, openings))
+        Ok((place, openings))
     }
 
     /// Run, limit and end of a throttle.

@@ -105,17 +105,21 @@ impl Bytes<'_> {
 }
 
 impl Schedules {
+    /// How many schedules have the tube of this number.
+    pub(crate) fn of(&self, number: u32) -> usize {
+        self.planned.values().filter(|planned| planned.tube == number).count()
+    }
+
     /// The rows of fires that follow.
     pub(crate) fn derive(&self, derived: &mut BTreeMap<Key, Vec<u8>>) -> Read<()> {
         let names = self.planned.keys().eq(self.progressed.keys());
         ensure(names, || format!("schedules {self:?}"))?;
         for ((name, planned), (_, progressed)) in self.planned.iter().zip(&self.progressed) {
             ensure((1..235).contains(&name.len()), || format!("schedule {name:?}"))?;
-            if progressed.paused || progressed.stands_still || progressed.next == u64::MAX {
-                continue;
-            }
+            let stands = progressed.paused || progressed.stands_still;
+            let when = if stands { u64::MAX } else { progressed.next };
             let clock = if planned.timing.is_ok() { 1 } else { 2 };
-            let (tube, when, name) = (planned.tube, progressed.next, name.clone());
+            let (tube, name) = (planned.tube, name.clone());
             let key = Key::Fire { tube, clock, when, name };
             derived.insert(key, progressed.raw.clone());
         }

@@ -203,7 +203,7 @@ fn options(row: &TubeRow) -> TubeOptions {
         .max_attempts(row.max_attempts)
         .in_flight(row.in_flight)
         .limit(row.limit);
-    if let Some((offset, openings)) = &row.hours {
+    if let Some((place, openings)) = &row.hours {
         // As a text that names each opening, of at most a day.
         let days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
         let time = |minutes: u16| format!("{:02}:{:02}", minutes / 60, minutes % 60);
@@ -211,12 +211,7 @@ fn options(row: &TubeRow) -> TubeOptions {
             let day = days[usize::from(from / 1440)];
             format!("{day} {}-{}", time(from % 1440), time(to % 1440))
         });
-        let sign = if *offset < 0 { '-' } else { '+' };
-        let text = format!(
-            "{} {sign}{}",
-            shown.collect::<Vec<_>>().join(","),
-            time(offset.unsigned_abs())
-        );
+        let text = format!("{} {place}", shown.collect::<Vec<_>>().join(","));
         options = options.hours(text.parse().unwrap());
     }
     for condition in &row.required {

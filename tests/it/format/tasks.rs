@@ -391,6 +391,10 @@ impl Contents {
         }
         lines(&runs, &tasks, &mut derived);
         contents.schedules.derive(&mut derived)?;
+        for (number, tube) in &contents.tubes {
+            let is = contents.schedules.of(*number);
+            ensure(tube.schedules as usize == is, || format!("{is} schedules of {tube:?}"))?;
+        }
         kept(&runs, &tasks, &mut derived);
         if index.keys().any(|key| matches!(key, Key::FailureGroup(..))) {
             failure_groups(&tasks, &mut derived);

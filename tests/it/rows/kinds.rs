@@ -213,12 +213,12 @@ fn a_damaged_buried_task_does_not_prevent_kicks() {
     let (queue, tube, clock) = damaged(&path, "Buried: a damaged row");
     is_refused(&tube, ids[0]);
     assert_eq!(listed(&tube, State::Buried), "b c");
-    assert_eq!(tube.kick(1).unwrap(), 1);
+    assert_eq!(tube.kick(1).unwrap().kicked, 1);
     assert_eq!(drain(&tube), "b d");
     clock.advance(secs(50));
     queue.tick().unwrap();
     assert!(is_gone(&tube, ids[2]), "its ttl is over");
-    assert_eq!(tube.kick(9).unwrap(), 0);
+    assert_eq!(tube.kick(9).unwrap().kicked, 0);
     assert_eq!(counts(&tube), [0, 0, 0, 1]);
     assert!(faults(&queue).contains("Buried: a damaged row"), "{}", faults(&queue));
     tube.truncate().unwrap();
@@ -257,7 +257,7 @@ fn a_damaged_task_is_buried_in_each_state() {
         assert_eq!(drain(&tube), "b", "{state:?}");
         if state == State::Buried {
             // Its own state is sound, and holds more than a replacement would.
-            assert_eq!(tube.kick(9).unwrap(), 0);
+            assert_eq!(tube.kick(9).unwrap().kicked, 0);
             assert_eq!(counts(&tube), [0, 0, 0, 1]);
             tube.truncate().unwrap();
             queue.tick().unwrap();

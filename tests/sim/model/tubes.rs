@@ -172,18 +172,18 @@ impl Model {
                 let mut here: Vec<_> = self.board(tube).filter(buried).collect();
                 here.sort_by_key(|task| self.rank(task));
                 let here: Vec<_> = here.iter().map(|task| task.seen.serial).collect();
-                return Ok(Answer::Count(self.kick_all(&here, *count)));
+                return Ok(self.kick_all(&here, *count));
             }
             Step::KickWhere { .. } => {
                 let chosen = |task: &&Task| matches!(task.seen.reason, Some(Reason::Buried(_)));
                 let mut here: Vec<_> = self.board(tube).filter(chosen).collect();
                 here.sort_by_key(|task| self.rank(task));
                 let here: Vec<_> = here.iter().map(|task| task.seen.serial).collect();
-                return Ok(Answer::Count(self.kick_all(&here, EVER)));
+                return Ok(self.kick_all(&here, EVER));
             }
             Step::Unfail { group, .. } => {
                 let here = self.of_group(tube, *group);
-                return Ok(Answer::Count(self.kick_all(&here, EVER)));
+                return Ok(self.kick_all(&here, EVER));
             }
             Step::UnfailInto { group, to, .. } => return self.unfail_into(tube, *group, *to),
             Step::Move { to, priority, .. } => {
@@ -553,15 +553,20 @@ impl Model {
     }
 
     /// Kicks tasks up to a number, and steps over those whose key another one has.
-    fn kick_all(&mut self, serials: &[Serial], most: u64) -> u64 {
-        let mut kicked = 0;
+    fn kick_all(&mut self, serials: &[Serial], most: u64) -> Answer {
+        let (mut kicked, mut clashes) = (0, Vec::new());
         for serial in serials {
-            if kicked < most && !self.clashes_as(*serial, State::Ready) {
+            if kicked == most {
+                break;
+            }
+            if self.clashes_as(*serial, State::Ready) {
+                clashes.push(*serial);
+            } else {
                 self.kick(*serial);
                 kicked += 1;
             }
         }
-        kicked
+        Answer::Kicked(kicked, clashes)
     }
 
     fn kick(&mut self, serial: Serial) {

@@ -137,7 +137,7 @@ impl World {
                 Ok(task) => self.took(no, &tube, vec![task], picked.lease),
                 Err(error) => Ok(Err(error)),
             },
-            Step::Kick { count, .. } => Ok(tube.kick(*count).map(Answer::Count)),
+            Step::Kick { count, .. } => Ok(tube.kick(*count).map(|done| self.kicked(done))),
             Step::Move { to, priority, .. } => {
                 let to = self.tubes[to].clone();
                 let moving = tube.move_to(id, &to);
@@ -148,7 +148,7 @@ impl World {
             }
             Step::Unfail { group, .. } => {
                 let group = failure_group(no, *group);
-                Ok(tube.unfail(&group, EVER).map(Answer::Count))
+                Ok(tube.unfail(&group, EVER).map(|done| self.kicked(done)))
             }
             Step::UnfailInto { group, to, .. } => {
                 let (group, to) = (failure_group(no, *group), self.tubes[to].clone());
@@ -217,7 +217,7 @@ impl World {
             },
             Step::KickWhere { .. } => {
                 let is_chosen = |task: &TaskSummary| matches!(task.reason, Some(Reason::Buried(_)));
-                Ok(tube.kick_where(EVER, is_chosen).map(Answer::Count))
+                Ok(tube.kick_where(EVER, is_chosen).map(|done| self.kicked(done)))
             }
             Step::TakeBy { .. } | Step::Resume { .. } | Step::TakeOver { .. } => {
                 let tasks = match (step, &self.adopted) {
@@ -275,6 +275,10 @@ impl World {
             return Err(format!("{ended:?} has ended, and is\n  {info:?}"));
         }
         Ok(())
+    }
+
+    fn kicked(&self, done: Kicked) -> Answer {
+        Answer::Kicked(done.kicked, done.clashes.iter().map(|id| self.serials[id]).collect())
     }
 
     fn update(&self, tube: &Tube, id: TaskId, change: &Change) -> Result<()> {

@@ -38,7 +38,7 @@ fn linking(open: u32) -> Value {
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
-    let faults: [(&str, Spoil); 103] = [
+    let faults: [(&str, Spoil); 105] = [
         ("Day: a damaged row", |rows| {
             let key = rows.in_tube("first", Tag::Day);
             rows.set(key, Value::from([1]));
@@ -72,6 +72,18 @@ fn every_fault_has_its_line() {
         }),
         ("how far it has come is lost, and it is paused", |rows| {
             rows.rows.remove(&key::firing("paused"));
+            let fire = rows.keys(Tag::Fire).remove(1);
+            rows.rows.remove(&fire);
+        }),
+        ("schedule \"paused\": it stands at no fire", |rows| {
+            rows.rows.remove(&key::firing("paused"));
+            let fire = rows.keys(Tag::Fire).remove(1);
+            rows.rows.remove(&fire);
+        }),
+        ("tube \"planned\": it has 2 schedules, not 3", |rows| {
+            let mut tube = rows.tube("planned");
+            tube.row.schedules += 1;
+            rows.set(key::tube(tube.number), tube.row.encode());
         }),
         ("Fire: \"paused\" does not fire then", |rows| {
             let row = rows.rows[&key::firing("paused")].clone().unwrap();

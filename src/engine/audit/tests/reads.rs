@@ -184,7 +184,7 @@ impl Scene {
         let (take, handed) = self.run(&Take { tube, most: 1, holder: 0 });
         assert_eq!(handed[0].id, self.free);
         let (kick, kicked) = self.run(&Kick { tube, failed: None, most: 1, from: None });
-        assert_eq!(kicked.0, 1);
+        assert_eq!(kicked.0.kicked, 1);
         let new = NewRow { payload: b"x", ..NewRow::PLAIN };
         let keyed = NewRow { key: Some("key"), conflict: Conflict::Reject, ..new };
         let next =
