@@ -7,7 +7,7 @@ use crate::api::tube::Tube;
 use crate::engine::schedules::AfterFire;
 use crate::engine::{query, schedules};
 use crate::format::key::Key;
-use crate::format::{Range, Tag, View};
+use crate::runtime::shared::Shared;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
@@ -15,7 +15,7 @@ use crate::words::limits::SCHEDULES_OF_STEP;
 use crate::words::macros::debug;
 use crate::words::schedule::ScheduleInfo;
 use crate::words::sync::Arc;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Schedules of all tubes.
 impl Queue {
@@ -45,10 +45,12 @@ impl Queue {
 
 /// Schedules of one tube.
 impl<T: ?Sized> Tube<T> {
-    /// The schedules whose children are put into this tube, the one that fires next first, and
-    /// those that do not fire, such as paused ones, after all others. They are read page by page,
-    /// each as it is then: one that fires meanwhile may be listed twice. Damaged ones are left out.
-    /// [`TubeStats::schedules`](crate::TubeStats::schedules) counts them.
+    /// The schedules whose children are put into this tube, each once, in the order of their next
+    /// fires; those that are paused, or fire no more, come last. The times of intervals and of cron
+    /// texts are of two clocks, so that their order holds while neither is set. They are read page
+    /// by page, each as it is then: one whose next fire is moved to an earlier time meanwhile may
+    /// be left out. So are damaged ones. [`TubeStats::schedules`](crate::TubeStats::schedules)
+    /// counts them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -72,8 +74,8 @@ impl<T: ?Sized> Tube<T> {
     /// [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was dropped;
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn schedules(&self) -> Schedules {
-        let (tube, after, left) = (self.number, None, None);
-        Schedules::from(&self.hold, NextPage::OfTube { tube, after, left })
+        let (tube, after, listed) = (self.number, None, BTreeSet::new());
+        Schedules::from(&self.hold, NextPage::OfTube { tube, after, listed })
     }
 }
 
@@ -92,9 +94,8 @@ enum NextPage {
     OfTube {
         tube: u32,
         after: Option<AfterFire>,
-        /// How many are still listed, at most: one that fires comes after all the others, and a
-        /// walk beside many fires would not end. None before the first page.
-        left: Option<u64>,
+        /// The names of those that were listed: one that fires comes after all others again.
+        listed: BTreeSet<String>,
     },
 }
 
@@ -106,24 +107,20 @@ impl Schedules {
 
 impl NextPage {
     /// The page that begins here, and the next one.
-    fn read(&self, view: &dyn View) -> Result<(Vec<ScheduleInfo>, Option<Self>)> {
+    fn read(self, core: &Shared) -> Result<(Vec<ScheduleInfo>, Option<Self>)> {
+        let most = SCHEDULES_OF_STEP;
         match self {
             Self::OfQueue(from) => {
-                let (page, next) = schedules::page(view, from, SCHEDULES_OF_STEP)?;
+                let (page, next) = core.look(|view, _| schedules::page(view, &from, most))?;
                 Ok((page, next.map(Self::OfQueue)))
             }
-            Self::OfTube { tube, after, left } => {
-                let tube = *tube;
-                query::tube(view, tube)?;
-                let left = left.unwrap_or_else(|| view.count(Range::of(Tag::Fire)));
-                let most = SCHEDULES_OF_STEP;
-                let (page, after) = schedules::page_of_tube(view, tube, after.as_ref(), most)?;
-                let left = left.saturating_sub(page.len() as u64);
-                let after = after.filter(|_| left > 0);
-                let next = after.map(|after| {
-                    let (after, left) = (Some(after), Some(left));
-                    Self::OfTube { tube, after, left }
-                });
+            Self::OfTube { tube, after, mut listed } => {
+                let (mut page, after) = core.look(|view, _| {
+                    query::tube(view, tube)?;
+                    schedules::page_of_tube(view, tube, after.as_ref(), most)
+                })?;
+                page.retain(|schedule| listed.insert(schedule.name.clone()));
+                let next = after.map(|after| Self::OfTube { tube, after: Some(after), listed });
                 Ok((page, next))
             }
         }
@@ -139,7 +136,7 @@ impl Iterator for Schedules {
             let next = self.next.take()?;
             let core = &self.hold.core;
             core.state.pass_on();
-            match core.look(|view, _| next.read(view)) {
+            match next.read(core) {
                 Ok((page, next)) => (self.page, self.next) = (page.into(), next),
                 Err(error) => return Some(Err(error.during("list schedules"))),
             }

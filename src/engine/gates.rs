@@ -57,10 +57,17 @@ pub(crate) fn at(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<SmallVec
         all.push(GateNow::of_tube(free, WhyNot::Requires { condition, is_declared }));
     }
     if let Some(hours) = &gates.hours {
-        let left = Duration::from_micros(hours.next_opening(now.wall).saturating_sub(now.wall));
-        let free = if hours.contain(now.wall) { u64::MAX } else { 0 };
-        let zone = hours.unknown_zone().map(|zone| WhyNot::UnknownZone { zone: zone.to_owned() });
-        all.push(GateNow::of_tube(free, zone.unwrap_or(WhyNot::OutOfHours { left })));
+        let is_open = hours.contain(now.wall);
+        let why = match hours.unknown_zone() {
+            Some(zone) => WhyNot::UnknownZone { zone: zone.to_owned() },
+            None => {
+                // When they begin takes a longer look, and is asked only of closed ones.
+                let begin = if is_open { now.wall } else { hours.next_opening(now.wall) };
+                let left = Duration::from_micros(begin.saturating_sub(now.wall));
+                WhyNot::OutOfHours { left }
+            }
+        };
+        all.push(GateNow::of_tube(if is_open { u64::MAX } else { 0 }, why));
     }
     if gates.limit > 0 {
         // The leases under a grace are among them.

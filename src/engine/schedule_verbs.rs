@@ -185,6 +185,9 @@ impl Op for MakeSchedule<'_> {
             return Ok(false);
         }
         ctx.needs(&SCHEDULES);
+        if before.is_none() {
+            schedules::forget_damaged(ctx, self.name)?;
+        }
         write(ctx, self.name, before.as_ref(), &after)?;
         publish(ctx, self.name, &after.row, (Cause::SetSchedule, ""));
         Ok(before.is_none())
@@ -412,6 +415,8 @@ impl Op for RemoveSchedule<'_> {
         if let Some(stored) = &stored {
             publish(ctx, self.name, &stored.row, (Cause::RemoveSchedule, ""));
             schedules::count(ctx, stored.row.tube, -1)?;
+        } else {
+            schedules::forget_damaged(ctx, self.name)?;
         }
         let mut is_there = false;
         // Of a damaged one, what is left.

@@ -27,7 +27,7 @@ impl StoredSchedule {
         FireClock::of(self.row.timing.is_wall())
     }
 
-    /// The key of its next fire: without one, after all that have one.
+    /// The key of its row among the fires. Without a next fire it stands after all that have one.
     pub(crate) fn fire_key(&self, name: &str) -> Key {
         key::fire(self.row.tube, self.clock(), self.firing.due(), name)
     }
@@ -107,12 +107,25 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Counts so many schedules more for a tube. One that was dropped has no count, and that of a
-/// damaged one is lost.
+/// Removes what is counted and stands still of a schedule of which it is not known how far it has
+/// come. Its row at a fire goes when that is due.
+pub(crate) fn forget_damaged(ctx: &mut OpContext<'_>, name: &str) -> Result<()> {
+    let row = decoded(ctx.get(&key::schedule(name)), ScheduleRow::decode, "schedule");
+    let Some(row) = sound(row)?.flatten() else { return Ok(()) };
+    count(ctx, row.tube, -1)?;
+    let stands = key::fire(row.tube, FireClock::of(row.timing.is_wall()), NEVER, name);
+    if ctx.row(&stands)?.is_some() {
+        ctx.remove(stands);
+    }
+    Ok(())
+}
+
+/// Counts so many schedules more for a tube. One that was dropped has no count.
 pub(crate) fn count(ctx: &mut OpContext<'_>, number: u32, by: i32) -> Result<()> {
     let tube = match query::tube(ctx, number) {
         Err(error) if error.is_not_found() => return Ok(()),
-        tube => sound(tube)?,
+        // The next op that writes it writes what is known of it.
+        tube => sound(tube)?.or_else(|| ctx.known.known(number).cloned()),
     };
     if let Some(tube) = tube {
         let schedules = tube.row.schedules.saturating_add_signed(by);
@@ -268,20 +281,25 @@ pub(crate) fn page_of_tube(
                 is_more = true;
                 break;
             }
-            met.extend(key::of_fire(&fire).map(|(.., when, name)| (when, name.to_owned())));
+            let (when, name) = match key::of_fire(&fire) {
+                Some((.., when, name)) => (when, name.to_owned()),
+                None => continue,
+            };
+            met.push(((when, name), fire));
         }
     }
     met.sort_unstable();
     is_more |= met.len() > most;
     met.truncate(most);
     let mut found = Vec::new();
-    for (_, name) in &met {
-        match info(view, name) {
-            Err(error) if error.is_not_found() => {}
-            described => found.extend(sound(described)?),
+    for ((_, name), fire) in &met {
+        // It may be what is left of a damaged one.
+        let is_own = |schedule: &StoredSchedule| schedule.fire_key(name) == *fire;
+        if sound(self::find(view, name))?.flatten().is_some_and(|schedule| is_own(&schedule)) {
+            found.extend(sound(info(view, name))?);
         }
     }
-    Ok((found, met.pop().filter(|_| is_more)))
+    Ok((found, met.pop().map(|(place, _)| place).filter(|_| is_more)))
 }
 
 /// A page of schedules, by their names, and the key where the next one begins. Damaged ones are

@@ -150,8 +150,10 @@ impl WhyNot {
                 write!(f, "the hours of its tube begin in {left:?}")
             }
             Self::UnknownZone { zone } => {
-                let what = "build with the feature `cron`, or set other hours";
-                write!(f, "this build does not know {zone:?}, the zone of its tube's hours; {what}")
+                let lacks =
+                    if cfg!(feature = "cron") { "newer rules" } else { "the feature `cron`" };
+                write!(f, "this build does not know {zone:?}, the zone of its tube's hours; ")?;
+                write!(f, "build with {lacks}, or set other hours")
             }
             Self::TubeLimit { in_flight, limit } => {
                 write!(f, "of its tube {in_flight} are in flight, and its limit is {limit}")

@@ -30,12 +30,13 @@ use std::str::FromStr;
 /// # }
 /// ```
 ///
-/// It follows the wall clock, forward and back. An offset is fixed. A time zone, such as
+/// They follow the wall clock, forward and back. An offset is fixed. A time zone, such as
 /// `Europe/Berlin`, needs the feature `cron`; the hours are then those that the clocks there show,
-/// also on a day on which they are set: an hour that is left out is not there, and one that comes
-/// twice is twice within them. A build that does not know the zone of a stored tube takes none of
-/// its tasks, and [`explain`](crate::Queue::explain) says so. With the feature `serde` it can be
-/// serialised, as such a text.
+/// also on a day on which these are set. An opening in an hour that the clocks skip is skipped, and
+/// one in an hour that comes twice is open both times. A build that does not know the zone of a
+/// stored tube takes none of its tasks, and [`explain`](crate::Queue::explain) says so. With the
+/// feature `serde` they can be serialised, as such a text, which is read again by a build that
+/// knows its zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hours {
     /// Minutes of the week, from Monday 00:00 on: each from the first up to the second one. In
@@ -53,12 +54,20 @@ pub(crate) enum LocalTime {
 }
 
 impl LocalTime {
-    /// By how many seconds its clocks are ahead of UTC at a time, in microseconds, and until when.
-    /// `None` if this build does not know.
-    fn ahead(&self, time: u64) -> Option<(i32, u64)> {
+    /// By how many seconds its clocks are ahead of UTC at a time, in microseconds. `None` if this
+    /// build does not know.
+    fn ahead(&self, time: u64) -> Option<i32> {
         match self {
-            Self::Offset(minutes) => Some((i32::from(*minutes) * 60, NEVER)),
+            Self::Offset(minutes) => Some(i32::from(*minutes) * 60),
             Self::Zone(zone) => zone.ahead(time),
+        }
+    }
+
+    /// When its clocks are set next after a time; [`NEVER`] if they are not.
+    fn next_change(&self, time: u64) -> u64 {
+        match self {
+            Self::Offset(_) => NEVER,
+            Self::Zone(zone) => zone.next_change(time),
         }
     }
 }
@@ -119,7 +128,7 @@ impl Hours {
 
     /// Whether a time of the wall clock is within them.
     pub(crate) fn contain(&self, wall: u64) -> bool {
-        self.local.ahead(wall).is_some_and(|(ahead, _)| self.contain_by(wall, ahead))
+        self.local.ahead(wall).is_some_and(|ahead| self.contain_by(wall, ahead))
     }
 
     /// When they begin next after a time of the wall clock; [`NEVER`] if they never end, or it is
@@ -127,8 +136,8 @@ impl Hours {
     pub(crate) fn next_opening(&self, wall: u64) -> u64 {
         let mut from = wall;
         for _ in 0..=CHANGES_MAX {
-            let Some((ahead, until)) = self.local.ahead(from) else { break };
-            let next = self.next_by(from, ahead);
+            let Some(ahead) = self.local.ahead(from) else { break };
+            let (next, until) = (self.next_by(from, ahead), self.local.next_change(from));
             if next < until || until == NEVER {
                 return next;
             }
@@ -193,7 +202,7 @@ fn time(text: &str) -> Option<u16> {
 
 /// Whether the offset begins here, and how much it is.
 fn offset(text: &str) -> Option<i16> {
-    if text == "UTC" {
+    if text.eq_ignore_ascii_case("UTC") {
         return Some(0);
     }
     let (sign, rest) = match (text.strip_prefix('+'), text.strip_prefix('-')) {
@@ -250,7 +259,8 @@ impl FromStr for Hours {
     fn from_str(text: &str) -> Result<Self> {
         let shown = crate::words::name::cut(text, 100);
         let wrong = || {
-            let form = "as in \"Mon-Fri 09:00-17:30, Sat 10:00-14:00 +02:00\"";
+            let form = "as in \"Mon-Fri 09:00-17:30, Sat 10:00-14:00 +02:00\", or with a zone as \
+                        Europe/Berlin in the place of the offset";
             invalid(&format!("{shown:?} are no hours: they are written {form}"))
         };
         let text = text.trim();
@@ -343,7 +353,7 @@ mod tests {
                 "Sat-Mon 22:00-06:00",
                 "Sat 22:00-06:00, Sun 22:00-06:00, Mon 22:00-06:00 +00:00".into(),
             ),
-            ("00:00-24:00", "Mon-Sun 00:00-00:00".to_owned()),
+            ("00:00-24:00", "Mon-Sun 00:00-00:00 utc".to_owned()),
             ("Fri 08:00-08:00", "Fri 08:00-24:00, Sat 00:00-08:00".to_owned()),
         ];
         for (one, other) in same {
@@ -445,7 +455,12 @@ mod tests {
             assert!(office.to_string().ends_with("Fri 09:00-17:00 Europe/Berlin"));
             assert_eq!(hours(&office.to_string()), office);
             assert_eq!(office.unknown_zone(), None);
-            for text in ["09:00-17:00 Europe/Nowhere", "09:00-17:00 Fri", "Mon Europe/Berlin"] {
+            for text in [
+                "09:00-17:00 Etc/Unknown",
+                "09:00-17:00 Europe/Nowhere",
+                "09:00-17:00 Fri",
+                "Mon Europe/Berlin",
+            ] {
                 assert_eq!(text.parse::<Hours>().unwrap_err().kind(), ErrorKind::Invalid, "{text}");
             }
             let lost = Hours { local: LocalTime::Zone(Zone::stored("Mars/Olympus")), ..office };

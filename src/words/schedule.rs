@@ -56,8 +56,8 @@ impl Timing {
     }
 }
 
-/// What is known of a schedule; from [`Schedule::info`](crate::Schedule::info) and
-/// [`Queue::schedules`](crate::Queue::schedules).
+/// What is known of a schedule; from [`Schedule::info`](crate::Schedule::info),
+/// [`Queue::schedules`](crate::Queue::schedules) and [`Tube::schedules`](crate::Tube::schedules).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScheduleInfo {

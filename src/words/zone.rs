@@ -2,6 +2,7 @@
 //! no zone: the name that a folder has is kept, and what the clocks there show is not known. Reads
 //! no clock and no file: the rules are built in.
 
+use crate::words::clock::NEVER;
 use crate::words::error::{Error, ErrorKind, Result};
 use std::fmt;
 
@@ -26,7 +27,10 @@ impl Zone {
     /// `Invalid` if there is none. `Unsupported` without the feature.
     pub(crate) fn named(name: &str) -> Result<Self> {
         let rules = rules_of(name)?;
-        Ok(Self { name: library::name_of(&rules, name), rules: Some(rules) })
+        let name = library::name_of(&rules).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid).because(format!("{name:?} is no zone of a place"))
+        })?;
+        Ok(Self { name, rules: Some(rules) })
     }
 
     /// The same of a name that is stored, also if this build does not know the zone.
@@ -42,10 +46,16 @@ impl Zone {
         self.rules.is_some()
     }
 
-    /// By how many seconds its clocks are ahead of UTC at a time, in microseconds, and until when;
-    /// [`NEVER`](crate::words::clock::NEVER) without end. `None` if this build does not know.
-    pub(crate) fn ahead(&self, time: u64) -> Option<(i32, u64)> {
+    /// By how many seconds its clocks are ahead of UTC at a time, in microseconds. `None` if this
+    /// build does not know.
+    pub(crate) fn ahead(&self, time: u64) -> Option<i32> {
         library::ahead(self.rules.as_ref()?, time)
+    }
+
+    /// When its clocks are set next after a time; [`NEVER`](crate::words::clock::NEVER) if that is
+    /// not known.
+    pub(crate) fn next_change(&self, time: u64) -> u64 {
+        self.rules.as_ref().map_or(NEVER, |rules| library::next_change(rules, time))
     }
 }
 
@@ -77,19 +87,22 @@ mod without_feature {
         Err(Error::new(ErrorKind::Unsupported).because(text))
     }
 
-    pub(super) fn name_of(rules: &Rules, _name: &str) -> String {
+    pub(super) fn name_of(rules: &Rules) -> Option<String> {
         match *rules {}
     }
 
-    pub(super) fn ahead(rules: &Rules, _time: u64) -> Option<(i32, u64)> {
+    pub(super) fn ahead(rules: &Rules, _time: u64) -> Option<i32> {
+        match *rules {}
+    }
+
+    pub(super) fn next_change(rules: &Rules, _time: u64) -> u64 {
         match *rules {}
     }
 }
 
 #[cfg(feature = "cron")]
 mod with_feature {
-    use super::{Error, ErrorKind, Result};
-    use crate::words::clock::NEVER;
+    use super::{Error, ErrorKind, NEVER, Result};
     use jiff::Timestamp;
     use jiff::tz::{TimeZone, TimeZoneDatabase};
 
@@ -103,14 +116,21 @@ mod with_feature {
     }
 
     /// The name as the library writes it: names are found whatever their case.
-    pub(super) fn name_of(rules: &Rules, name: &str) -> String {
-        rules.iana_name().unwrap_or(name).to_owned()
+    pub(super) fn name_of(rules: &Rules) -> Option<String> {
+        rules.iana_name().map(str::to_owned)
     }
 
-    pub(super) fn ahead(rules: &Rules, time: u64) -> Option<(i32, u64)> {
-        let now = Timestamp::from_microsecond(i64::try_from(time).ok()?).ok()?;
-        let change = rules.following(now).next().map(|change| change.timestamp());
-        let until = change.and_then(|change| u64::try_from(change.as_microsecond()).ok());
-        Some((rules.to_offset(now).seconds(), until.unwrap_or(NEVER)))
+    pub(super) fn ahead(rules: &Rules, time: u64) -> Option<i32> {
+        Some(rules.to_offset(at(time)?).seconds())
+    }
+
+    pub(super) fn next_change(rules: &Rules, time: u64) -> u64 {
+        let change = at(time).and_then(|time| rules.following(time).next());
+        let change = change.and_then(|it| u64::try_from(it.timestamp().as_microsecond()).ok());
+        change.unwrap_or(NEVER)
+    }
+
+    fn at(time: u64) -> Option<Timestamp> {
+        Timestamp::from_microsecond(i64::try_from(time).ok()?).ok()
     }
 }

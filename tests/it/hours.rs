@@ -211,6 +211,24 @@ fn hours_by_the_clocks_of_a_time_zone() {
     clock.set_wall(UNIX_EPOCH + secs(1_774_785_600));
     let reasons = queue.explain(id).unwrap().reasons;
     assert_eq!(reasons, [WhyNot::OutOfHours { left: secs(19 * HOUR) }]);
+    // From 02:30 on, in the night in which that comes twice: at 00:30 and at 01:30 UTC.
+    let night = queue.create_tube("night", within("02:30-04:00 Europe/Berlin")).unwrap();
+    let began = clock.wall();
+    night.put_many([*b"a", *b"b"]).unwrap();
+    clock.set_wall(UNIX_EPOCH + secs(1_792_882_800)); // 24 October 2026, 23:00 UTC
+    for wait in [5400, 1800] {
+        let taker = waiting(&night, |tube| tube.take().unwrap().ack().unwrap());
+        clock.advance(secs(wait - 1));
+        queue.tick().unwrap();
+        assert!(!is_open(&night));
+        clock.advance(secs(1));
+        queue.tick().unwrap();
+        taker.join().unwrap();
+        // At 01:00 UTC it is 02:00 again.
+        clock.advance(secs(1800));
+        assert!(!is_open(&night), "before 02:30 comes again, or all are taken");
+    }
+    clock.set_wall(began);
     let (_copy, copy) = killed(&path);
     close_sound(queue);
     for path in [path, copy] {

@@ -426,6 +426,28 @@ mod by_the_wall_clock {
         assert_eq!(queue.check().unwrap(), Vec::<String>::new());
     }
 
+    /// Both clocks, more together than a page has.
+    #[test]
+    fn a_tube_lists_intervals_and_cron_texts_by_their_next_fires() {
+        let (queue, tube, _clock) = utc();
+        let mut expected = Vec::new();
+        for hour in 0..24 {
+            let (cron, every) = (format!("cron {hour}"), format!("every {hour}"));
+            let text = format!("30 {hour} * * *");
+            queue.schedule(&cron).cron(&text).to(&tube).make().unwrap();
+            let first = secs(hour * 3600 + 60);
+            queue.schedule(&every).every(secs(DAY)).offset(first).to(&tube).make().unwrap();
+            expected.extend([every, cron]);
+        }
+        let listed: Vec<_> = tube.schedules().map(|it| it.unwrap()).collect();
+        assert_eq!(
+            listed.iter().map(|it| &it.name).collect::<Vec<_>>(),
+            expected.iter().collect::<Vec<_>>()
+        );
+        assert!(listed.is_sorted_by_key(|it| it.next));
+        assert_eq!(tube.stats().unwrap().schedules, 48);
+    }
+
     /// The fires of a tube that was dropped are passed over to the end.
     #[test]
     fn fires_of_a_dropped_tube_are_all_missed() {

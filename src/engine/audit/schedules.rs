@@ -88,11 +88,17 @@ fn schedule(
         let finding = Finding::new(line, Fix::Set(own, firing.encode())).beside(definition);
         let all = fires.iter().map(|(met, _)| key::copy(met));
         report(all.fold(finding, Finding::beside));
-        if fires.is_empty() {
-            let copy = firing.encode();
-            let fire = StoredSchedule { row, firing }.fire_key(name);
+        let copy = firing.encode();
+        let expected = StoredSchedule { row, firing }.fire_key(name);
+        let is_there = |(met, row): &(Key, Option<Value>)| *met == expected && row.is_some();
+        if !fires.iter().any(is_there) {
             let line = format!("schedule {name:?}: it stands at no fire");
-            report(Finding::new(line, Fix::Set(fire, copy)).beside(key::schedule(name)));
+            let fix = Fix::Set(key::copy(&expected), copy);
+            report(Finding::new(line, fix).beside(key::schedule(name)));
+        }
+        for (met, _) in fires.into_iter().filter(|(met, _)| *met != expected) {
+            let line = format!("Fire: {name:?} does not fire then: {met:02x?}");
+            report(Finding::new(line, Fix::Remove(met)).beside(key::schedule(name)));
         }
         return Ok(());
     };

@@ -304,7 +304,7 @@ impl Planned {
                 pieces::each_work(view, *id, |work, _| keys.push(work))?;
             }
             // A new run has no stalled tasks.
-            Fix::Stalled(number, _) | Fix::Schedules(number) => keys.push(key::tube(*number)),
+            Fix::Stalled(number, _) => keys.push(key::tube(*number)),
             // A count may have changed, and one that was damaged is looked at by its op.
             _ => {}
         }

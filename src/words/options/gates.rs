@@ -84,8 +84,9 @@ impl TubeOptions {
     }
 
     /// The hours of the week in which tasks are taken, by the wall clock; [`Hours`] has the texts
-    /// that they are made of. At their end no lease ends; takers that wait go on when they begin.
-    /// Set with [`Tube::set`](crate::Tube::set) they are in force at once. Default: all.
+    /// that they are made of. A time zone needs the feature `cron`. At their end no lease ends;
+    /// takers that wait go on when they begin. Set with [`Tube::set`](crate::Tube::set) they are in
+    /// force at once. Default: all.
     ///
     /// ```
     /// use std::time::Duration;

@@ -4,6 +4,7 @@ use super::NOTHING;
 use super::edited::Played;
 use crate::engine::due::WorkOff;
 use crate::engine::new_row::NewRow;
+use crate::engine::schedule_verbs::{MakeSchedule, PauseSchedule, RemoveSchedule, ScheduleTerms};
 use crate::engine::schedules::{self, StoredSchedule};
 use crate::format::key;
 use crate::format::row::{ChildTerms, FiringRow, ScheduleRow};
@@ -72,6 +73,40 @@ fn a_copy_at_the_next_fire_stands_in_for_a_damaged_row() {
     assert!(!played.rows.rows.contains_key(&at));
 }
 
+/// The count of its tube, and the row of one that is paused, went along with what could be read.
+#[test]
+fn one_that_has_lost_how_far_it_has_come_is_made_again_and_removed() {
+    let terms = |played: &Played| ScheduleTerms {
+        tube: Some((played.tube, "first".to_owned())),
+        every: Some(1_000),
+        ..ScheduleTerms::default()
+    };
+    for is_paused in [false, true] {
+        let lost = || {
+            let mut played = due(Timing::Every(1_000), 1);
+            let pause = PauseSchedule { tube: None, name: "s", is_paused };
+            assert_eq!(played.run(&pause).unwrap(), is_paused);
+            played.rows.rows.insert(key::firing("s"), None);
+            played
+        };
+        let counted = |played: &Played| played.rows.tube("first").row.schedules;
+        let mut played = lost();
+        let terms = terms(&played);
+        assert!(played.run(&MakeSchedule { name: "s", terms: &terms }).unwrap());
+        assert_eq!(counted(&played), 1);
+        let (page, _) = schedules::page_of_tube(&played.rows, played.tube, None, 9).unwrap();
+        assert_eq!(page.len(), 1, "what is left of it is not listed");
+        let mut gone = lost();
+        assert!(gone.run(&RemoveSchedule { tube: None, name: "s" }).unwrap());
+        assert_eq!(counted(&gone), 0);
+        // The row of one that was not paused goes when it is due.
+        for mut played in [played, gone] {
+            work_off(&mut played);
+            assert_eq!(played.rows.faults(), NOTHING);
+        }
+    }
+}
+
 /// Long payloads count, so that a sweep writes a few hundred kilobytes.
 #[test]
 fn a_sweep_makes_few_children_with_long_payloads() {
@@ -87,8 +122,6 @@ fn a_sweep_makes_few_children_with_long_payloads() {
 #[cfg(feature = "cron")]
 #[test]
 fn a_text_that_cannot_be_read_stands_still() {
-    use crate::engine::schedule_verbs::{MakeSchedule, ScheduleTerms};
-
     let text = || "every full moon".to_owned();
     let mut played = due(Timing::Cron { text: text(), zone: "UTC".to_owned() }, 1);
     assert_eq!(work_off(&mut played), (false, false));
