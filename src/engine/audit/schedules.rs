@@ -75,52 +75,45 @@ fn schedule(
 ) -> Result<()> {
     let (own, definition) = (key::firing(name), key::schedule(name));
     let met = view.row(&own)?.and_then(|(_, row)| row);
-    let Some(firing) = met.as_deref().and_then(FiringRow::decode) else {
-        let copy = fires.iter().find_map(|(_, row)| FiringRow::decode(row.as_deref()?));
-        let line = match copy {
-            Some(_) => format!("schedule {name:?}: how far it has come is damaged, not its copy"),
-            None => format!("schedule {name:?}: how far it has come is lost, and it is paused"),
-        };
-        let firing = copy.unwrap_or_else(|| {
-            let (is_paused, extension) = (true, Extension::EMPTY);
-            FiringRow { is_paused, extension, ..FiringRow::first(NEVER) }
-        });
-        let finding = Finding::new(line, Fix::Set(own, firing.encode())).beside(definition);
-        let all = fires.iter().map(|(met, _)| key::copy(met));
-        report(all.fold(finding, Finding::beside));
-        let copy = firing.encode();
-        let expected = StoredSchedule { row, firing }.fire_key(name);
-        let is_there = |(met, row): &(Key, Option<Value>)| *met == expected && row.is_some();
-        if !fires.iter().any(is_there) {
-            let line = format!("schedule {name:?}: it stands at no fire");
-            let fix = Fix::Set(key::copy(&expected), copy);
-            report(Finding::new(line, fix).beside(key::schedule(name)));
-        }
-        for (met, _) in fires.into_iter().filter(|(met, _)| *met != expected) {
-            let line = format!("Fire: {name:?} does not fire then: {met:02x?}");
-            report(Finding::new(line, Fix::Remove(met)).beside(key::schedule(name)));
-        }
-        return Ok(());
+    let (firing, rests_on) = match met.as_deref().and_then(FiringRow::decode) {
+        Some(firing) => (firing, vec![own, definition]),
+        None => (lost(name, &fires, report), vec![definition]),
     };
+    let beside = |finding| rests_on.iter().map(|at| key::copy(at)).fold(finding, Finding::beside);
     let copy = firing.encode();
     let expected = StoredSchedule { row, firing }.fire_key(name);
     for (met, row) in &fires {
         if *met != expected {
             let line = format!("Fire: {name:?} does not fire then: {met:02x?}");
-            let finding = Finding::new(line, Fix::Remove(key::copy(met)));
-            report(finding.beside(key::copy(&own)).beside(key::copy(&definition)));
+            report(beside(Finding::new(line, Fix::Remove(key::copy(met)))));
         } else if row.as_ref() != Some(&copy) {
             let line = format!("Fire: a wrong copy of how far {name:?} has come: {met:02x?}");
-            let finding = Finding::new(line, Fix::Set(key::copy(met), copy.clone()));
-            report(finding.beside(key::copy(&own)).beside(key::copy(&definition)));
+            report(beside(Finding::new(line, Fix::Set(key::copy(met), copy.clone()))));
         }
     }
     if !fires.iter().any(|(met, _)| *met == expected) {
         let line = format!("schedule {name:?}: the row of its next fire is missing");
-        let finding = Finding::new(line, Fix::Set(expected, copy));
-        report(finding.beside(own).beside(definition));
+        report(beside(Finding::new(line, Fix::Set(expected, copy))));
     }
     Ok(())
+}
+
+/// Reports that the row is lost that says how far a schedule has come. Returns what is to be in its
+/// place: the copy at one of these fires, or that it is paused.
+fn lost(name: &str, fires: &[(Key, Option<Value>)], report: Findings<'_>) -> FiringRow {
+    let copy = fires.iter().find_map(|(_, row)| FiringRow::decode(row.as_deref()?));
+    let line = match copy {
+        Some(_) => format!("schedule {name:?}: how far it has come is damaged, not its copy"),
+        None => format!("schedule {name:?}: how far it has come is lost, and it is paused"),
+    };
+    let firing = copy.unwrap_or_else(|| {
+        let (is_paused, extension) = (true, Extension::EMPTY);
+        FiringRow { is_paused, extension, ..FiringRow::first(NEVER) }
+    });
+    let finding = Finding::new(line, Fix::Set(key::firing(name), firing.encode()));
+    let all = fires.iter().map(|(met, _)| key::copy(met)).chain([key::schedule(name)]);
+    report(all.fold(finding, Finding::beside));
+    firing
 }
 
 /// The highest number of a tube that a schedule has.

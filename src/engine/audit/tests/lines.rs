@@ -75,7 +75,7 @@ fn every_fault_has_its_line() {
             let fire = rows.keys(Tag::Fire).remove(1);
             rows.rows.remove(&fire);
         }),
-        ("schedule \"paused\": it stands at no fire", |rows| {
+        ("schedule \"paused\": the row of its next fire is missing", |rows| {
             rows.rows.remove(&key::firing("paused"));
             let fire = rows.keys(Tag::Fire).remove(1);
             rows.rows.remove(&fire);
