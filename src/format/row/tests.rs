@@ -285,25 +285,27 @@ fn golden_flags() {
     }
 }
 
+/// The row of a tube of these options, with no field but theirs.
+fn tube_of(options: TubeOptions) -> TubeRow {
+    TubeRow {
+        name: "t".into(),
+        run: Run(8),
+        shut: None,
+        void_to: 0,
+        made_priority: 0,
+        options,
+        pace: 0,
+        schedules: 0,
+        pending: PendingOptions::default(),
+        extension: Extension::default(),
+    }
+}
+
 #[test]
 fn golden_tubes() {
     assert_eq!(Counters::WHAT, 1);
     let row = |options: TubeOptions, run| {
-        let (name, run, made_priority) = ("t".into(), Run(run), 0);
-        let (shut, void_to) = (None, 0);
-        let (pending, extension) = (PendingOptions::default(), Extension::default());
-        let tube = TubeRow {
-            name,
-            run,
-            shut,
-            void_to,
-            made_priority,
-            options,
-            pace: 0,
-            schedules: 0,
-            pending,
-            extension,
-        };
+        let tube = TubeRow { run: Run(run), ..tube_of(options) };
         probe(&tube.encode());
         hex(&tube.encode())
     };
@@ -444,21 +446,7 @@ fn golden_ranks_ahead() {
 #[test]
 fn known_and_later_fields_are_kept_together() {
     let options = TubeOptions::default().backoff(Backoff::linear(Duration::from_secs(1)).jitter(5));
-    let (name, run, made_priority) = ("t".into(), Run(8), 0);
-    let (shut, void_to, extension) = (None, 0, extension());
-    let pending = PendingOptions::default();
-    let tube = TubeRow {
-        name,
-        run,
-        shut,
-        void_to,
-        made_priority,
-        options,
-        pace: 0,
-        schedules: 0,
-        pending,
-        extension,
-    };
+    let tube = TubeRow { extension: extension(), ..tube_of(options) };
     let row = tube.encode();
     assert_eq!(TubeRow::decode(&row), Some(tube));
     probe(&row);
@@ -472,22 +460,8 @@ fn known_and_later_fields_are_kept_together() {
 /// The number of the tube that it is merged into, and of its schedules.
 #[test]
 fn numbers_that_this_code_has_not_written() {
-    let (name, run, made_priority) = ("t".into(), Run(8), 0);
-    let (shut, void_to, extension) = (Shut::of(None, Some(9)), 0, Extension::default());
-    let (options, pending) = (TubeOptions::default(), PendingOptions::default());
-    let (pace, schedules) = (0, 7);
-    let tube = TubeRow {
-        name,
-        run,
-        shut,
-        void_to,
-        made_priority,
-        options,
-        pace,
-        schedules,
-        pending,
-        extension,
-    };
+    let shut = Shut::of(None, Some(9));
+    let tube = TubeRow { shut, schedules: 7, ..tube_of(TubeOptions::default()) };
     let row = tube.encode();
     assert!(row.ends_with(&[0, 16, 0, 22, 0, 4, 0, 0, 0, 9, 0, 23, 0, 4, 0, 0, 0, 7]));
     assert_eq!(TubeRow::decode(&row), Some(tube.clone()));
@@ -503,21 +477,7 @@ fn numbers_that_this_code_has_not_written() {
 #[test]
 fn a_dropped_payload_is_an_empty_field() {
     let options = TubeOptions::default().drop_payloads(true).index_kinds(true);
-    let (name, run, made_priority) = ("t".into(), Run(8), 0);
-    let (shut, void_to, extension) = (None, 0, Extension::default());
-    let pending = PendingOptions::default();
-    let tube = TubeRow {
-        name,
-        run,
-        shut,
-        void_to,
-        made_priority,
-        options,
-        pace: 0,
-        schedules: 0,
-        pending,
-        extension,
-    };
+    let tube = tube_of(options);
     let row = tube.encode();
     assert!(row.ends_with(&[0, 8, 0, 9, 0, 0, 0, 10, 0, 0]));
     assert_eq!(TubeRow::decode(&row), Some(tube.clone()));
@@ -544,25 +504,11 @@ fn a_dropped_payload_is_an_empty_field() {
 /// A change of options that rows still have to follow.
 #[test]
 fn what_is_pending_is_a_field() {
-    let (name, run, made_priority) = ("t".into(), Run(8), 0);
-    let (shut, void_to, extension) = (None, 0, Extension::default());
-    let options = TubeOptions::default();
     let groups = PendingGroups { before: 9, to: "bc".into(), until: "aaa".into() };
     let before = ["", "a", "bc", "bd", "aaa", "aab"].map(|group| groups.before_in(group));
     assert_eq!(before, [None, None, None, Some(9), Some(9), None], "in the order of the keys");
     let pending = PendingOptions { groups: Some(groups), ..PendingOptions::default() };
-    let tube = TubeRow {
-        name,
-        run,
-        shut,
-        void_to,
-        made_priority,
-        options,
-        pace: 0,
-        schedules: 0,
-        pending,
-        extension,
-    };
+    let tube = TubeRow { pending, ..tube_of(TubeOptions::default()) };
     let row = tube.encode();
     assert!(row.ends_with(b"\0\x0f\0\x0b\0\x0b\0\0\0\x09\x02bc\x03aaa"));
     assert_eq!(TubeRow::decode(&row), Some(tube.clone()));
