@@ -16,7 +16,7 @@ use crate::words::error::Result;
 use crate::words::failure::FailureGroup;
 use crate::words::limits::{GROUPS_OF_STEP, SWEEP_TASKS, TUBES_OF_STEP};
 use crate::words::task::TaskId;
-use crate::words::verb::{Kicked, Unfailed, add_clashes};
+use crate::words::verb::{Kicked, Unfailed};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The tube of each run.
@@ -136,7 +136,7 @@ impl Shared {
                 let done = self.run(&op, durability)?;
                 rest = rest.get(done.looked..).unwrap_or_default();
                 all.moved += done.moved.len() as u64;
-                add_clashes((&mut all.clashed, &mut all.clashes), done.clashes);
+                all.clashes.extend(done.clashes);
                 all.is_full = done.is_full;
             }
             Ok(Some(all.moved - before).filter(|_| !all.is_full))

@@ -225,9 +225,7 @@ impl<'a> Advance<'a> {
 pub struct Unfailed {
     /// How many tasks were put into the other tube.
     pub moved: u64,
-    /// How many tasks stay buried, because the other tube has another task of their key.
-    pub clashed: u64,
-    /// The first 100 of those.
+    /// The tasks that stay buried, because the other tube has another task of their key.
     pub clashes: Vec<TaskId>,
     /// Whether it has ended because the other tube has no room for more.
     pub is_full: bool,

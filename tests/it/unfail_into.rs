@@ -90,11 +90,10 @@ fn those_that_clash_are_named_and_stepped_over() {
         }
     }
     let done = a.unfail_into("g", 20, &b).unwrap();
-    assert_eq!((done.moved, done.clashed, done.is_full), (20, 150, false));
-    assert_eq!(done.clashes, ids[..100], "the first of them");
+    assert_eq!((done.moved, &done.clashes[..], done.is_full), (20, &ids[..150], false));
     assert_eq!(counts(&b), [170, 0, 0, 0]);
     let done = a.unfail_into("g", u64::MAX, &b).unwrap();
-    assert_eq!((done.moved, done.clashed, &done.clashes[..]), (30, 150, &ids[..100]));
+    assert_eq!((done.moved, done.clashes.len()), (30, 150));
     assert_eq!(left(&a).len(), 150, "they stay in their group");
     sound(&queue);
 }
