@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use tubewell::{Durability, Queue, Retention, Task, Tube, TubeKind, TubeOptions};
+use tubewell::{Durability, Queue, Tube, TubeKind, TubeOptions};
 
 const THREADS: u64 = 16;
 /// One batch of `put_many`.
@@ -30,7 +30,6 @@ fn main() {
     durable(&run);
     durable_threads(&run);
     durable_batches(&run);
-    durable_results(&run);
     relaxed(&run);
     in_the_way(&run);
     busy_groups(&run);
@@ -198,43 +197,6 @@ fn durable_batches(run: &Run) {
     let mut limit = Limit::new(&run.folder.fresh("limit"));
     let figure = per_task("durable put_many of 1000, to the limit", "limit", "–");
     run.pair(&figure, ours, |times| limit.synced(times, BATCH as usize * PAYLOAD));
-}
-
-/// The durable acks of tasks that were put and taken before, shared among so many threads.
-fn acks(tube: &Tube, threads: u64, times: u64, ack: impl Fn(Task) + Sync) -> Duration {
-    let relaxed = tube.durability(Durability::Relaxed);
-    let taken = |_| {
-        relaxed.put_many((0..times).map(|_| [7; PAYLOAD])).unwrap();
-        Mutex::new(tube.take_many(times as usize).unwrap())
-    };
-    let parts: Vec<_> = (0..threads).map(taken).collect();
-    together(threads, |number| parts[number as usize].lock().unwrap().drain(..).for_each(&ack))
-}
-
-/// An ack that keeps a result with the task, beside one that keeps nothing.
-fn durable_results(run: &Run) {
-    if !run.wants("durable ack with a result") {
-        return;
-    }
-    let queue = open(run, Durability::Durable);
-    let kept = TubeOptions::default().keep_finished(Retention::new().count(10_000));
-    let keeping = queue.create_tube("keeping", kept).unwrap();
-    let plain = queue.tube("plain").unwrap();
-    for (threads, what) in [
-        (1, "durable ack with a result of 256 bytes, one thread"),
-        (THREADS, "durable ack with a result of 256 bytes, 16 threads"),
-    ] {
-        let figure = Figure {
-            of: threads as f64,
-            twin_of: threads as f64,
-            ..figure(what, "bare ack", Ratio::Rate, "≥ 0.85")
-        };
-        run.pair(
-            &figure,
-            |times| acks(&keeping, threads, times, |task| task.ack_with(&[7; PAYLOAD]).unwrap()),
-            |times| acks(&plain, threads, times, |task| task.ack().unwrap()),
-        );
-    }
 }
 
 /// A tube that holds so many tasks.

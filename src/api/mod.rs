@@ -17,6 +17,7 @@ pub(crate) mod timeout;
 pub(crate) mod advance;
 pub(crate) mod receipt;
 pub(crate) mod put;
+pub(crate) mod task_gates;
 pub(crate) mod one_task;
 pub(crate) mod batch;
 pub(crate) mod put_again;

@@ -209,7 +209,8 @@ impl<T: ?Sized> Tube<T> {
                     }
                     handed => handed?,
                 };
-                let may_be_more = handed.len() == left;
+                let may_be_more = handed.tasks.len() == left || handed.more;
+                let handed = handed.tasks;
                 tasks.reserve(handed.len());
                 // If one of them cannot be opened, the guards of the others return their tasks.
                 let guarded = handed.into_iter().map(|handed| (self.guard(&handed), handed));

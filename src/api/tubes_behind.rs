@@ -42,7 +42,7 @@ impl TubesBehind {
             let Some(from) = self.next.take() else { return Ok(None) };
             (self.page, self.next) = self.hold.core.look_at(|state, _| {
                 let (mut page, mut last) = (VecDeque::new(), None);
-                for number in state.derived.gated.naming(gate, from).take(PAGE_TASKS) {
+                for number in state.derived.gated.naming(gate, from, PAGE_TASKS) {
                     last = Some(number);
                     if let Some(tube) = state.derived.known(number) {
                         let ready = query::count(&state.store, tube, State::Ready);

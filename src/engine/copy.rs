@@ -11,6 +11,7 @@ use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::task::TaskId;
+use crate::words::task_gates::{TaskGates, is_line};
 use crate::words::tube_kind::Switches;
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ impl Original {
             codec: row.codec,
             version: row.version,
             priority: Some(self.priority).filter(|_| switches.priority),
-            group: row.group.filter(|group| !group.is_empty()),
+            group: row.group.filter(|group| !group.is_empty() && !is_line(group)),
             ttl: Some(self.ttl).filter(|_| switches.timed),
             ttr: Some(self.ttr).filter(|_| switches.timed),
             ..NewRow::PLAIN
@@ -85,12 +86,18 @@ impl Original {
         let backoff = self.retry.backoff.filter(|_| switches.timed);
         let retry = RetryTerms { backoff, ..self.retry };
         let (kind, book, details) = (row.kind(), row.book(), row.details());
-        if retry == RetryTerms::default() && kind.is_none() && book.is_none() && details.is_empty()
+        let line = row.group.filter(|group| is_line(group));
+        if retry == RetryTerms::default()
+            && (kind, book, line) == (None, None, None)
+            && details.is_empty()
         {
             return None;
         }
         let mut extras = Box::<Extras<'_>>::default();
         extras.retry = retry;
+        if let Some(line) = line {
+            extras.gate(|gates| *gates = TaskGates::of_line(line));
+        }
         extras.label(|labels| {
             (labels.kind, labels.book) = (kind, book);
             labels.details = details.into_iter().collect();

@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{fire, gates, schedules, settle, slots, statistics, sweep, tubes};
+use crate::engine::{fire, gates, lines, schedules, settle, slots, statistics, sweep, tubes};
 use crate::engine::{history, lapse, lookup, query, transition};
 use crate::format::key::{self, Order, Rank, Run, Work};
 use crate::format::row::TakenRow;
@@ -13,7 +13,7 @@ use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
 use crate::words::lapse::{Lapse, ReturnTo};
-use crate::words::limits::{BATCH_TASKS_MAX, SWEEP_TASKS};
+use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_STEP, SWEEP_TASKS};
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
 use std::cell::Cell;
@@ -71,6 +71,8 @@ impl Op for CatchUp {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         // A read may be one of many that wait for what is ready, and it cannot say so itself.
         if let Some(tube) = ctx.known.known(self.tube) {
+            // A read shows what a take would get.
+            lines::look(ctx, tube, &mut { LOOKS_OF_STEP })?;
             gates::await_opening(ctx, self.tube, &tube.row);
             slots::await_slots(ctx, tube)?;
         }
@@ -161,6 +163,9 @@ impl Op for WorkOff {
         next.ttl = next.ttl.min(statistics::remove_old(ctx, &tube, &mut left)?);
         if !is_pause_over {
             next.delay = next.delay.min(tube.row.pause_end());
+        }
+        if self.sees_delays && lines::has_closed(ctx.known, self.tube) {
+            next.delay = next.delay.min(lines::look_at_ends(ctx, &tube)?);
         }
         if self.sees_delays && gates::opens_by_time(&tube) {
             next = next.earlier(gates::gate_openings(ctx, &tube.row, ctx.now));

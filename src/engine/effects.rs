@@ -150,6 +150,42 @@ pub(crate) struct SlotSteps {
     pub(crate) taken: Vec<(Run, u32, usize)>,
     /// Those in this tube whom a slot was left for do not take it.
     pub(crate) unused: Vec<u32>,
+    pub(crate) lines: LineSteps,
+}
+
+/// What a step means for the lines behind gates of their tasks. A gate is named as in the name of a
+/// line; each is of a tube.
+#[derive(Debug, Default)]
+pub(crate) struct LineSteps {
+    /// A line stands behind this gate now, the run of which it is if it is a throttle.
+    pub(crate) closed: Vec<(u32, String, Option<Run>)>,
+    /// A take has looked behind this gate.
+    pub(crate) looked: Vec<(u32, String, LookedBehind)>,
+    /// It may be open now.
+    pub(crate) opened: Vec<(u32, String)>,
+    /// A take of this tube has found no task.
+    pub(crate) waits: Vec<u32>,
+    /// No line of this tube stands behind a gate.
+    pub(crate) none: Vec<u32>,
+}
+
+impl LineSteps {
+    fn append(&mut self, later: Self) {
+        self.closed.extend(later.closed);
+        self.looked.extend(later.looked);
+        self.opened.extend(later.opened);
+        self.waits.extend(later.waits);
+        self.none.extend(later.none);
+    }
+}
+
+/// What a take has found behind a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LookedBehind {
+    /// No line.
+    IsEmpty,
+    /// The gate is closed.
+    IsClosed,
 }
 
 /// What is published after the commit.
@@ -248,6 +284,16 @@ impl Effects {
         self.notes.as_ref().map_or(0, |notes| notes.payload_bytes()) + retired.sum::<usize>()
     }
 
+    /// A task of the tube that became takeable in this step is not after all.
+    #[cold]
+    pub(crate) fn wake_less(&mut self, tube: u32) {
+        match self.wakes.last_mut() {
+            Some((woken, 1)) if *woken == tube => _ = self.wakes.pop(),
+            Some((woken, count)) if *woken == tube && *count < usize::MAX => *count -= 1,
+            _ => {}
+        }
+    }
+
     /// Adds tasks of the tube that became takeable; `usize::MAX` makes every waiting taker look
     /// again. An op mostly works in one tube, so only the last entry is looked at: a tube may have
     /// more than one.
@@ -340,6 +386,7 @@ impl Effects {
             slots.closed.extend(later.closed);
             slots.taken.extend(later.taken);
             slots.unused.extend(later.unused);
+            slots.lines.append(later.lines);
         }
     }
 }

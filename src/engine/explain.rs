@@ -3,12 +3,13 @@
 
 use crate::engine::context::{damaged, decoded};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{description, edges, gates, lookup, query};
+use crate::engine::{description, edges, gates, lines, lookup, query};
 use crate::format::{View, key, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
 use crate::words::explain::{Explanation, WhyNot};
 use crate::words::task::{State, TaskId};
+use crate::words::task_gates::is_line;
 use std::time::Duration;
 
 /// The explanation of the task of this id.
@@ -63,6 +64,19 @@ fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<
     reasons.extend(closed.map(|gate| gate.why));
     let (stored, _) = lookup::find(view, tube, id)?;
     let group = stored.task(tube)?.group;
+    if let Some(line) = group.filter(|line| is_line(line)) {
+        let own = lines::gates_of(view, line, now)?.into_iter().filter(|gate| gate.free == 0);
+        let mut own = own.map(|gate| gate.why).peekable();
+        if own.peek().is_some() {
+            // The tube may have the same one. Which task is next now is no matter.
+            own.for_each(|why| {
+                if !reasons.contains(&why) {
+                    reasons.push(why)
+                }
+            });
+            return Ok(reasons);
+        }
+    }
     if let Some(reason) = group.map(|group| in_group(view, tube, group, id)).transpose()?.flatten()
     {
         reasons.push(reason);
@@ -76,7 +90,7 @@ fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<
     Ok(reasons)
 }
 
-/// What in its group keeps a task from being taken.
+/// What in its group keeps a task from being taken, or the task before it with the same gates.
 fn in_group(view: &dyn View, tube: &TubeEntry, group: &str, id: TaskId) -> Result<Option<WhyNot>> {
     let counted = decoded(view.get(&key::group(tube.run(), group)), row::read_number, "group");
     let in_flight = counted?.unwrap_or_default();

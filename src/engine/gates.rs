@@ -8,10 +8,9 @@
 
 use crate::engine::context::{Op, OpContext};
 use crate::engine::effects::{Effects, NextDue, TubeChange};
-use crate::engine::slots::{self, Throttled};
+use crate::engine::named_gate::{self, GateNow};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{conditions, query};
-use crate::format::key::Run;
+use crate::engine::{lines, query, slots};
 use crate::format::row::TubeRow;
 use crate::format::{Deadline, Tag, View};
 use crate::words::clock::{NEVER, Now, micros};
@@ -20,41 +19,17 @@ use crate::words::explain::WhyNot;
 use crate::words::gates::{Gates, NamedGate, Rate};
 use crate::words::limits::{BATCH_TASKS_MAX, NAMES_OF_STEP};
 use crate::words::task::{State, TaskId};
+use crate::words::task_gates;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// A gate as it is now.
-pub(crate) struct GateNow {
-    /// How many more tasks it lets through. 0: it is closed.
-    pub(crate) free: u64,
-    /// Why no more.
-    pub(crate) why: WhyNot,
-    /// The throttle that it is.
-    pub(crate) throttle: Option<Run>,
-}
-
-impl GateNow {
-    fn of_tube(free: u64, why: WhyNot) -> Self {
-        Self { free, why, throttle: None }
-    }
-
-    /// How many more of this tube it lets through, without the slots that are kept for others.
-    pub(crate) fn free_for(&self, known: &dyn KnownTubes, tube: u32) -> u64 {
-        let kept = self.throttle.map_or(0, |throttle| known.kept_for_others(throttle, tube));
-        self.free.saturating_sub(kept)
-    }
-}
 
 /// The gates of a tube now, apart from a pause.
 pub(crate) fn at(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<SmallVec<[GateNow; 1]>> {
     let mut all = SmallVec::new();
     let Some(gates) = &tube.row.options.gates else { return Ok(all) };
     for name in &gates.required {
-        let is_set = conditions::is_set(view, name)?;
-        let (condition, is_declared) = (name.clone(), is_set.is_some());
-        let free = if is_set == Some(true) { u64::MAX } else { 0 };
-        all.push(GateNow::of_tube(free, WhyNot::Requires { condition, is_declared }));
+        all.extend(named_gate::read(view, NamedGate::Condition(name), now)?);
     }
     if let Some(hours) = &gates.hours {
         let is_open = hours.contain(now.wall);
@@ -67,27 +42,23 @@ pub(crate) fn at(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<SmallVec
                 WhyNot::OutOfHours { left }
             }
         };
-        all.push(GateNow::of_tube(if is_open { u64::MAX } else { 0 }, why));
+        all.push(GateNow::plain(if is_open { u64::MAX } else { 0 }, why));
     }
     if gates.limit > 0 {
         // The leases under a grace are among them.
         let (in_flight, limit) = (view.count(tube.range(Tag::Taken)), gates.limit);
         let why = WhyNot::TubeLimit { in_flight, limit };
-        all.push(GateNow::of_tube(limit.saturating_sub(in_flight), why));
+        all.push(GateNow::plain(limit.saturating_sub(in_flight), why));
     }
     for name in &gates.throttles {
-        if let Some(Throttled { run, limit, in_flight }) = slots::limited(view, name, now)? {
-            let why = WhyNot::Throttled { throttle: name.clone(), in_flight, limit };
-            let free = limit.saturating_sub(in_flight);
-            all.push(GateNow { free, why, throttle: Some(run) });
-        }
+        all.extend(named_gate::read(view, NamedGate::Throttle(name), now)?);
     }
     if let Some(rate) = &gates.rate {
         let left = Duration::from_micros(
             rate_opens(rate, tube.row.pace, now.queue).saturating_sub(now.queue),
         );
         let why = WhyNot::TubeRate { left };
-        all.push(GateNow::of_tube(rate_free(rate, tube.row.pace, now.queue), why));
+        all.push(GateNow::plain(rate_free(rate, tube.row.pace, now.queue), why));
     }
     Ok(all)
 }
@@ -146,6 +117,9 @@ pub(crate) fn enter(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> 
 /// op: its row is as it was before.
 #[inline]
 pub(crate) fn count_taken(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize) -> Result<()> {
+    if lines::has_closed(ctx.known, tube.number) {
+        lines::note_taken(ctx, tube, taken);
+    }
     match &tube.row.options.gates {
         Some(_) => count_gated(ctx, tube, taken),
         None => Ok(()),
@@ -213,7 +187,12 @@ impl Op for OpenTubes<'_> {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Option<u32>> {
         let known = ctx.known;
         let tubes = known.naming(self.gate, self.from, NAMES_OF_STEP);
+        let text = task_gates::text(self.gate);
         for tube in tubes.iter().filter_map(|tube| known.known(*tube)) {
+            if lines::has_closed(known, tube.number) {
+                let opened = (tube.number, text.clone());
+                ctx.effects().slot_steps().lines.opened.push(opened);
+            }
             // A gate makes no room, so those who wait for that are not woken.
             ctx.effects().wake(tube.number, BATCH_TASKS_MAX);
             await_opening(ctx, tube.number, &tube.row);
@@ -237,12 +216,13 @@ pub(crate) fn openings(view: &dyn View, row: &TubeRow, now: Now) -> NextDue {
 }
 
 /// When time opens the gates of a tube next: the next task of its rate, the beginning of its hours,
-/// and the end of the limit of a throttle.
+/// and the end of the limit of a throttle, also of one that only tasks of it have.
 pub(crate) fn gate_openings(view: &dyn View, row: &TubeRow, now: Now) -> NextDue {
     let mut next = NextDue::NONE;
+    next.delay = lines::end(view, row.run, now).unwrap_or(NEVER);
     if let Some(gates) = row.options.gates.as_deref() {
         let opens = gates.rate.map(|rate| rate_opens(&rate, row.pace, now.queue));
-        next.delay = opens.filter(|opens| *opens > now.queue).unwrap_or(NEVER);
+        next.delay = next.delay.min(opens.filter(|opens| *opens > now.queue).unwrap_or(NEVER));
         let ends = gates.throttles.iter().map(|name| slots::end(view, name, now));
         next.delay = ends.fold(next.delay, u64::min);
         next.run_at = gates.hours.as_ref().map_or(NEVER, |hours| hours.next_opening(now.wall));
@@ -303,7 +283,8 @@ pub(crate) fn limited(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<u64
 pub(crate) fn takeable(view: &dyn View, tube: &TubeEntry) -> u64 {
     let in_lines = view.count(tube.range(Tag::Line));
     let others = query::count(view, tube, State::Ready).saturating_sub(in_lines);
-    let is_any_open = view.count(tube.range(Tag::Turn)) > 0;
+    let turns = [Tag::Turn, Tag::ClosedTurn];
+    let is_any_open = turns.iter().any(|turn| view.count(tube.range(*turn)) > 0);
     others.saturating_add(if is_any_open { in_lines } else { 0 })
 }
 

@@ -1,14 +1,16 @@
 //! Groups: strict order, a bounded number in flight. The ready tasks of a group are in its line
 //! (`Tag::Line`). For each group that may be taken from, the first task of the line also has a row
-//! among the turns (`Tag::Turn`). So a take never scans over a locked group.
+//! among the turns (`Tag::Turn`). So a take never scans over a locked group. Tasks of no group that
+//! have gates of their own stand in lines too, one for each set of gates, see `engine::lines`.
 
 use crate::engine::context::{OpContext, damaged, decoded, sound};
 use crate::engine::position;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Rank};
-use crate::format::{Met, Scan, Value, View, row};
+use crate::format::{Met, Scan, Tag, Value, View, row};
 use crate::words::error::Result;
 use crate::words::task::TaskId;
+use crate::words::task_gates;
 
 /// The step of a task of a group.
 pub(crate) struct Step<'a> {
@@ -31,6 +33,8 @@ pub(crate) struct Plan<'a> {
     /// The task with the group's turn, before and after the step.
     had: Option<(Rank, TaskId)>,
     has: Option<(Rank, TaskId)>,
+    /// Where that turn stands before the step, if it is behind a closed gate.
+    closed: Option<Key>,
 }
 
 /// How many tasks of the group are in flight.
@@ -45,20 +49,60 @@ fn count(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<Option<u6
     ctx.or_repair(tube, || key, kept)?.ok_or_else(|| damaged("group"))
 }
 
+/// Where the turn of a line stands while it is behind a closed gate; `None` if it is not.
+pub(crate) fn closed_turn(
+    view: &(impl View + ?Sized),
+    tube: &TubeEntry,
+    line: &str,
+    (place, id): (&Rank, TaskId),
+) -> Result<Option<Key>> {
+    if !task_gates::is_line(line) || view.count(tube.range(Tag::ClosedTurn)) == 0 {
+        return Ok(None);
+    }
+    for gate in task_gates::in_line(line) {
+        let key = key::closed_turn(tube.run(), gate, place, id);
+        // A damaged one is there.
+        if sound(view.get(&key))? != Some(None) {
+            return Ok(Some(key));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a turn behind a gate is that of a task in the line that it names.
+pub(crate) fn is_closed_turn(
+    view: &(impl View + ?Sized),
+    tube: &TubeEntry,
+    turn: &Key,
+    line: Option<&Value>,
+) -> Result<bool> {
+    let line = line.and_then(|line| str::from_utf8(line).ok());
+    let gate = key::gate_of(turn);
+    let (Some(line), Some(gate)) = (line.filter(|line| task_gates::is_line(line)), gate) else {
+        return Ok(false);
+    };
+    let at = position::in_key(turn, key::closed_turns(tube.run(), gate).len());
+    let Some((place, id)) = sound(at)? else { return Ok(false) };
+    let task = key::line(tube.run(), line, &place, id);
+    Ok(task_gates::in_line(line).any(|own| own == gate) && sound(view.get(&task))? != Some(None))
+}
+
 /// Reads all that a step needs, before anything is written. So a task whose group cannot be read
 /// stays in its state.
 pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) -> Result<Plan<'a>> {
     let most = tube.row.most_in_flight(step.group);
-    let before = count(ctx, tube, step.group)?;
+    let is_gated = task_gates::is_line(step.group);
+    // Of tasks with gates the slots are counted.
+    let before = if is_gated { None } else { count(ctx, tube, step.group)? };
     let tasks = before.unwrap_or_default();
-    let after = tasks.saturating_add_signed(step.in_flight);
+    let after = if is_gated { tasks } else { tasks.saturating_add_signed(step.in_flight) };
     let (was_open, is_open) = (tasks < most, after < most);
 
-    let (mut had, mut has) = (None, None);
+    let (mut had, mut has, mut closed) = (None, None, None);
     let line = key::line_of(tube.run(), step.group);
     let task_of = |key: &Key| position::in_key(key, line.len());
     if was_open && !is_open && step.turn.is_some() {
-        return Ok(Plan { had: step.turn, step, before, after, has });
+        return Ok(Plan { had: step.turn, step, before, after, has, closed });
     }
     if was_open || is_open {
         let mut rows = Scan::prefixed(key::copy(&line));
@@ -80,13 +124,16 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
         && let Some((place, id)) = &had
     {
         let turn = key::turn(tube.run(), place, *id);
-        if sound(ctx.get(&turn))? == Some(None)
-            && ctx.or_repair(tube, || turn, Err::<(), _>(damaged("turn")))?.is_none()
-        {
-            had = None;
+        if sound(ctx.get(&turn))? == Some(None) {
+            closed = closed_turn(ctx, tube, step.group, (place, *id))?;
+            if closed.is_none()
+                && ctx.or_repair(tube, || turn, Err::<(), _>(damaged("turn")))?.is_none()
+            {
+                had = None;
+            }
         }
     }
-    Ok(Plan { step, before, after, had, has })
+    Ok(Plan { step, before, after, had, has, closed })
 }
 
 /// Gives the first task of a group's line, whose key this is, the group's turn, or removes it.
@@ -100,6 +147,7 @@ pub(crate) fn set_turn(
     let Some((place, id)) = sound(position::in_key(first, line.len()))? else { return Ok(()) };
     let turn = key::turn(tube.run(), &place, id);
     let is_there = ctx.row(&turn)?.is_some();
+    let is_open = is_open && closed_turn(ctx, tube, group, (&place, id))?.is_none();
     match (is_open, is_there) {
         (true, false) => {
             ctx.add(turn, group_value(group));
@@ -134,7 +182,7 @@ pub(crate) fn whose_turn(
 impl Plan<'_> {
     /// Applies the step and updates the group's turn.
     pub(crate) fn carry_out(self, ctx: &mut OpContext<'_>, tube: &TubeEntry) {
-        let Self { step, before, after, had, has } = self;
+        let Self { step, before, after, had, has, closed } = self;
         let run = tube.run();
         if let Some(key) = step.leaves {
             ctx.remove(key);
@@ -154,11 +202,19 @@ impl Plan<'_> {
             return;
         }
         if let Some((place, id)) = had {
-            ctx.remove(key::turn(run, &place, id));
+            let turn = || key::turn(run, &place, id);
+            ctx.remove(closed.clone().unwrap_or_else(turn));
         }
-        if let Some((place, id)) = has {
-            ctx.add(key::turn(run, &place, id), group_value(step.group));
-            ctx.effects().wake(tube.number, 1);
+        let Some((place, id)) = has else { return };
+        // A line behind a gate stays there, with another first task.
+        match closed.as_ref().and_then(|closed| key::gate_of(closed)) {
+            Some(gate) => {
+                ctx.add(key::closed_turn(run, gate, &place, id), group_value(step.group));
+            }
+            None => {
+                ctx.add(key::turn(run, &place, id), group_value(step.group));
+                ctx.effects().wake(tube.number, 1);
+            }
         }
     }
 }

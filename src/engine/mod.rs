@@ -35,6 +35,8 @@ pub(crate) mod last_change;
 pub(crate) mod query;
 pub(crate) mod conditions;
 pub(crate) mod slots;
+pub(crate) mod named_gate;
+pub(crate) mod lines;
 pub(crate) mod gates;
 pub(crate) mod edges;
 pub(crate) mod description;

@@ -13,7 +13,7 @@ use crate::engine::tags::Moving;
 use crate::engine::tube_cache::{TubeEntry, TubeRef};
 use crate::engine::update::{self, Changes};
 use crate::engine::{
-    finish, held_in, history, keys, lookup, query, reports, retry, statistics, transition,
+    finish, held_in, history, keys, lines, lookup, query, reports, retry, statistics, transition,
 };
 use crate::format::Value;
 use crate::format::feature::MOVES;
@@ -27,6 +27,7 @@ use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId, Ticket};
+use crate::words::task_gates::is_line;
 
 /// Moves a task. What is not given stays as it is.
 pub(crate) struct Move<'a> {
@@ -120,6 +121,18 @@ impl Move<'_> {
         }
     }
 
+    /// The group that it is in there, or the line of its gates.
+    fn group<'t>(
+        &'t self,
+        ctx: &mut OpContext<'_>,
+        to: &TubeEntry,
+        row: &TaskRow<'t>,
+    ) -> Option<&'t str> {
+        let given = self.which.given().and_then(NewRow::placed_group);
+        lines::note(ctx, to, given);
+        given.or(row.group).filter(|group| !group.is_empty()).or(to.plain_group())
+    }
+
     fn tube_of_task<'t>(&self, ctx: &OpContext<'t>) -> Result<TubeRef<'t>> {
         match self.ticket() {
             Some(ticket) => held_in::tube(ctx, self.from, ticket),
@@ -164,8 +177,7 @@ impl Move<'_> {
         let mut next = self.state(ctx, to, &standing, head);
         let is_moved = id == task.id && (from.number != to.number || row.is_moved());
         let section = self.section(ctx, &row, is_moved, &next)?;
-        let given = self.which.given().and_then(NewRow::placed_group);
-        let group = given.or(row.group).filter(|group| !group.is_empty()).or(to.plain_group());
+        let group = self.group(ctx, to, &row);
         let moved = TaskRow { times: None, group, extension: &section, ..row };
         let (raw, home) = (moved.encode(), Home { rank: place, is_fresh: false });
         let new = TaskRef::new(to, id, (home, place), &raw, moved);
@@ -345,7 +357,13 @@ impl Move<'_> {
             return unsupported("a move into a tube with a placement");
         }
         let given = self.which.given().and_then(NewRow::placed_group);
-        let has_group = given.or(task.group).is_some_and(|group| !group.is_empty());
+        let group = given.or(task.group).filter(|group| !group.is_empty());
+        let is_gated = group.is_some_and(is_line);
+        if is_gated && to.plain_group().is_some() {
+            let text = "a task with gates of its own in a tube whose tasks are all in groups";
+            return unsupported(text);
+        }
+        let has_group = group.is_some() && !is_gated;
         if has_group && !options.kind.switches().grouped {
             let text = format!("a task with a group in a tube of kind {:?}", options.kind);
             return unsupported(&text);

@@ -16,6 +16,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::name;
 use crate::words::tags;
 use crate::words::task::TaskId;
+use crate::words::task_gates::TaskGates;
 use crate::words::verb::Conflict;
 use std::time::{Duration, SystemTime};
 
@@ -53,6 +54,9 @@ pub(crate) struct Extras<'a> {
     /// Without it the task waits for no other one, and one that is put again for those that it has
     /// waited for.
     pub(crate) after: Option<AfterTasks>,
+    gates: TaskGates<'a>,
+    /// The name of the line of the gates.
+    line: Option<String>,
 }
 
 impl<'a> Extras<'a> {
@@ -73,9 +77,18 @@ impl<'a> Extras<'a> {
         self.section = section.filter(|section| !section.is_empty());
     }
 
+    /// Changes the gates of its own.
+    pub(crate) fn gate(&mut self, change: impl FnOnce(&mut TaskGates<'a>)) {
+        change(&mut self.gates);
+        self.line = (!self.gates.is_empty()).then(|| self.gates.line());
+    }
+
     /// With the options of `common` where it has none.
     pub(crate) fn or(&self, common: &Extras<'a>) -> Self {
         let mut all = self.clone();
+        if all.line.is_none() {
+            all.gate(|gates| gates.clone_from(&common.gates));
+        }
         all.retry = self.retry.or(common.retry);
         if all.tags.is_none() {
             all.tags.clone_from(&common.tags);
@@ -111,9 +124,14 @@ impl<'a> Extras<'a> {
     pub(crate) fn check(
         &self,
         tube: &TubeEntry,
-        (key, conflict): (Option<&str>, Conflict),
+        (group, key, conflict): (Option<&str>, Option<&str>, Conflict),
     ) -> Result<()> {
         let kind = tube.row.options.kind;
+        self.gates.check()?;
+        if self.line.is_some() && group.or(tube.plain_group()).is_some() {
+            let text = "gates of its own for a task in a group, which its group takes in order";
+            return Err(Error::new(ErrorKind::Unsupported).because(text));
+        }
         let text = match (key, conflict) {
             _ if !self.must_exist => "",
             (None, _) => "must_exist without a key, which says what must exist",
@@ -221,9 +239,16 @@ impl<'a> NewRow<'a> {
         }
     }
 
-    /// The group that it is put in.
+    /// The group that it is put in, or the line of its gates.
     #[inline(always)]
     pub(crate) fn placed_group(&self) -> Option<&'a str> {
+        let line = self.extras.and_then(|extras| extras.line.as_deref());
+        self.placed.and_then(|placed| placed.group).or(self.group).or(line)
+    }
+
+    /// The group that the caller or the placement gives.
+    #[cold]
+    pub(crate) fn named_group(&self) -> Option<&'a str> {
         self.placed.and_then(|placed| placed.group).or(self.group)
     }
 

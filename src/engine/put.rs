@@ -10,7 +10,7 @@ use crate::engine::pieces::{self, Staged, StagedPayload};
 use crate::engine::replace::{Replacement, generation_after};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, keys, lookup, query, statistics, tag_counts, transition};
+use crate::engine::{fresh, keys, lines, lookup, query, statistics, tag_counts, transition};
 use crate::format::View;
 use crate::format::key::{Home, Order, Rank, Run};
 use crate::format::piece::Pieces;
@@ -283,7 +283,8 @@ impl PutTasks<'_> {
         let placed_group = task.placed.and_then(|placed| placed.group);
         task.group.map_or(Ok(""), |group| name::label("group name", group))?;
         task.key.map_or(Ok(""), |key| name::label("key", key))?;
-        task.extras.map_or(Ok(()), |extras| extras.check(tube, (task.key, task.conflict)))?;
+        let given = || (task.named_group(), task.key, task.conflict);
+        task.extras.map_or(Ok(()), |extras| extras.check(tube, given()))?;
         placed_group.map_or(Ok(""), |group| name::label("group name", group))?;
         match (&options.placement, task.placed) {
             (Some(_), _) if task.front => {
@@ -319,6 +320,9 @@ impl PutTasks<'_> {
         let priority = options.turned(task.priority.unwrap_or(options.priority));
         let place = Rank { priority, order: task.order(number) };
         let group = task.placed_group().or(tube.plain_group());
+        if task.extras.is_some() {
+            lines::note(ctx, tube, group);
+        }
         let mut standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
         if options.keep_days > 0 {
             statistics::put(ctx, &mut standing);

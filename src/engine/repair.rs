@@ -5,7 +5,7 @@
 
 use crate::engine::consumers;
 use crate::engine::context::{Op, OpContext, damaged, sound};
-use crate::engine::groups::{in_flight, set_turn, whose_turn};
+use crate::engine::groups::{in_flight, is_closed_turn, set_turn, whose_turn};
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::settle::buried;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
@@ -40,7 +40,7 @@ impl Op for Repair {
         let Self::Row(DamagedRow { tube, key }) = self else { return repair_consumers(ctx) };
         let (tube, key) = (&*ctx.tube(*tube)?, Key::from_slice(key));
         let Some(range) = Range::holding(&key) else { return Ok(()) };
-        if range.tag == Tag::Turn {
+        if matches!(range.tag, Tag::Turn | Tag::ClosedTurn) {
             return repair_turns(ctx, tube);
         }
         if range.tag == Tag::Group {
@@ -418,6 +418,13 @@ fn repair_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
     let mut rows = Scan::over(tube.range(Tag::Turn));
     while let Some((met, group)) = rows.next(ctx)? {
         if sound(whose_turn(ctx, tube, &met, group))?.flatten().is_none() {
+            ctx.remove(met);
+        }
+    }
+    let mut rows = Scan::over(tube.range(Tag::ClosedTurn));
+    while let Some((met, line)) = rows.next(ctx)? {
+        // What a take meets closed goes there again.
+        if !is_closed_turn(ctx, tube, &met, line.as_ref())? {
             ctx.remove(met);
         }
     }

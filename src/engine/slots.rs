@@ -4,6 +4,7 @@
 //! and one whose row is damaged, lets all tasks through.
 
 use crate::engine::context::{Op, OpContext, decoded, sound};
+use crate::engine::stored::TaskRef;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range, Run};
 use crate::format::row::{Slots, TakenRow, TaskProgress, ThrottleRow};
@@ -11,6 +12,7 @@ use crate::format::{Met, Scan, Tag, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
 use crate::words::task::TaskId;
+use crate::words::task_gates;
 
 /// A throttle with a limit, as it is now.
 pub(crate) struct Throttled {
@@ -56,13 +58,27 @@ pub(crate) fn slot(tube: &TubeEntry, throttle: Run, id: TaskId) -> Key {
     key::slot(under(throttle, tube.run()), id, tube.number)
 }
 
-/// Says which slots a task holds that is about to be taken.
+/// Says which slots a task holds that is about to be taken: of the throttles of its tube and of its
+/// own.
 #[cold]
 #[inline(never)]
-pub(crate) fn begin(ctx: &OpContext<'_>, tube: &TubeEntry, head: &mut TaskProgress) -> Result<()> {
-    let mut runs = Slots::new();
+pub(crate) fn begin(
+    ctx: &mut OpContext<'_>,
+    task: &TaskRef<'_>,
+    head: &mut TaskProgress,
+) -> Result<()> {
+    let (tube, mut runs) = (task.tube, Slots::new());
     for name in names(tube) {
         runs.extend(read(ctx, name)?.map(|row| row.run));
+    }
+    for name in task.group.into_iter().flat_map(task_gates::throttles) {
+        let Some(run) = read(ctx, name)?.map(|row| row.run) else { continue };
+        if !runs.contains(&run) {
+            runs.push(run);
+            if ctx.known.awaits_slots() {
+                ctx.effects().slot_steps().taken.push((run, tube.number, 1));
+            }
+        }
     }
     runs.sort_unstable();
     // If fields of later versions leave no room, it holds none.

@@ -7,21 +7,22 @@ use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{
-    fresh, gates, groups, held_in, keys, lookup, position, query, settle, slots, state_rows,
-    transition,
+    fresh, gates, groups, held_in, lines, position, query, settle, slots, transition,
 };
-use crate::format::key::{self, Direction, Key, RUN_PREFIX, Range, Rank};
+use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
 use crate::format::{Met, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{BATCH_TASKS_MAX, SWEEP_BYTES};
-use crate::words::name::label;
+use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_STEP, SWEEP_BYTES};
 use crate::words::numbers::Numbers;
-use crate::words::task::{Cause, State, TaskId, Ticket};
+use crate::words::task::{Cause, TaskId, Ticket};
+use crate::words::task_gates::is_line;
 use smallvec::SmallVec;
 
+mod chosen;
 mod several;
 
+pub(crate) use chosen::{Claim, TakeGroup};
 pub(crate) use several::{FromTube, TakeFrom};
 
 /// Takes up to `most` tasks. An empty result is not an error.
@@ -29,20 +30,6 @@ pub(crate) struct Take {
     pub(crate) tube: u32,
     pub(crate) most: usize,
     /// The named consumer, or 0.
-    pub(crate) holder: u32,
-}
-
-/// Takes this task, also before its delay has ended, while it is buried, and in a paused tube.
-pub(crate) struct Claim {
-    pub(crate) tube: u32,
-    pub(crate) id: TaskId,
-    pub(crate) holder: u32,
-}
-
-/// Takes the first ready task of a group, if the group may be taken from.
-pub(crate) struct TakeGroup<'a> {
-    pub(crate) tube: u32,
-    pub(crate) group: &'a str,
     pub(crate) holder: u32,
 }
 
@@ -75,8 +62,28 @@ impl Delivery {
     }
 }
 
+/// What a take from one tube has taken.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) tasks: SmallVec<[Delivery; 1]>,
+    /// It has met many lines behind closed gates, and not all tasks that it may have.
+    pub(crate) more: bool,
+}
+
+/// How much one op may read and move while it looks for tasks.
+struct Budget {
+    /// Payload bytes.
+    bytes: usize,
+    /// Turns that go behind a closed gate, or come back.
+    turns: usize,
+}
+
+impl Budget {
+    const ALL: Self = Self { bytes: SWEEP_BYTES, turns: LOOKS_OF_STEP };
+}
+
 impl Op for Take {
-    type Done = SmallVec<[Delivery; 1]>;
+    type Done = Taken;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
@@ -89,26 +96,31 @@ impl Op for Take {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
         ensure_open(ctx, self.holder)?;
-        let (mut handed, mut bytes_left) = (SmallVec::new(), SWEEP_BYTES);
+        let (mut taken, mut budget) = (Taken::default(), Budget::ALL);
         let mut most = self.most.min(BATCH_TASKS_MAX);
         if tube.row.may_be_closed() {
             most = most.min(gates::admit(ctx, &tube)?);
             if most == 0 {
-                return Ok(handed);
+                return Ok(taken);
             }
+        }
+        if lines::has_closed(ctx.known, self.tube) {
+            lines::open_some(ctx, &tube, (most, &mut budget.turns))?;
         }
         // Taken tasks come before the next one in key order, so the scan continues after them and
         // never over rows that this op itself removed.
         let mut lanes = Lanes::of(ctx, &tube)?;
-        while handed.len() < most {
+        while taken.tasks.len() < most {
             let Some(best) = lanes.next(ctx, &tube)? else { break };
-            match hand_over(ctx, &tube, &best, self.holder, &mut bytes_left)? {
-                Some(task) => handed.push(task),
+            match hand_over(ctx, &tube, &best, self.holder, &mut budget)? {
+                Some(task) => taken.tasks.push(task),
+                None if budget.turns == 0 => break,
                 None => lanes.skip(best),
             }
         }
-        gates::count_taken(ctx, &tube, handed.len())?;
-        Ok(handed)
+        taken.more = budget.turns == 0 && taken.tasks.len() < most;
+        gates::count_taken(ctx, &tube, taken.tasks.len())?;
+        Ok(taken)
     }
 }
 
@@ -137,89 +149,6 @@ impl Op for ReadTaken {
     }
 }
 
-impl Op for Claim {
-    type Done = Delivery;
-
-    fn tube(&self) -> Option<u32> {
-        Some(self.tube)
-    }
-
-    fn numbers(&self) -> Numbers {
-        Numbers::of_tokens(1)
-    }
-
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
-        let tube = ctx.tube(self.tube)?;
-        ensure_open(ctx, self.holder)?;
-        let (stored, standing) = lookup::find(ctx, &tube, self.id)?;
-        let task = stored.task(&tube)?;
-        let head = match &standing {
-            TaskState::Fresh(head) | TaskState::Ready(head) => head.clone(),
-            TaskState::Delayed(row) => TaskState::undelayed(row, ctx.now),
-            TaskState::Blocked(_) => {
-                return Err(refused(self.id, "it waits for other tasks".to_owned()));
-            }
-            TaskState::Buried(row) if row.head.edges(Direction::Dependency).open > 0 => {
-                return Err(refused(self.id, "it waits for other tasks, kick it".to_owned()));
-            }
-            TaskState::Buried(row) => {
-                keys::admits(ctx, &task, (&standing, State::Taken))?;
-                settle::kicked(ctx, &task, row)
-            }
-            TaskState::Taken(_) => return Err(refused(self.id, "it is taken".to_owned())),
-            TaskState::Done(_) => return Err(refused(self.id, "it is finished".to_owned())),
-            TaskState::Trashed(_) => {
-                return Err(refused(self.id, "it is in the trash, restore it first".to_owned()));
-            }
-        };
-        gates::enter(ctx, &tube, self.id, ctx.now)?;
-        if let Some(group) = task.group {
-            enter_group(ctx, &task, group, &standing)?;
-        }
-        let handed = take_chosen(ctx, &task, (&standing, head), self.holder)?;
-        gates::count_taken(ctx, &tube, 1)?;
-        Ok(handed)
-    }
-}
-
-impl Op for TakeGroup<'_> {
-    type Done = Option<Delivery>;
-
-    fn tube(&self) -> Option<u32> {
-        Some(self.tube)
-    }
-
-    fn numbers(&self) -> Numbers {
-        Numbers::of_tokens(1)
-    }
-
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
-        let tube = ctx.tube(self.tube)?;
-        ensure_open(ctx, self.holder)?;
-        let options = &tube.row.options;
-        if !options.kind.switches().grouped {
-            let text = format!("groups with kind {:?}", options.kind);
-            return Err(Error::new(ErrorKind::Unsupported).because(text));
-        }
-        label("group name", self.group)?;
-        let most = tube.row.most_in_flight(self.group);
-        if tube.row.may_be_closed() && gates::free((ctx, ctx.known), &tube, ctx.now)? == 0
-            || groups::in_flight(ctx, &tube, self.group)? >= most
-        {
-            return Ok(None);
-        }
-        let line = key::line_of(tube.run(), self.group);
-        let Some((first, _)) = ctx.first(&line, &key::end_of(&line))? else { return Ok(None) };
-        let id = key::id_of(&first).ok_or_else(|| damaged("line"))?;
-        let (stored, standing) = lookup::find(ctx, &tube, id)?;
-        let task = stored.task(&tube)?;
-        let head = standing.head().clone();
-        let handed = take_chosen(ctx, &task, (&standing, head), self.holder)?;
-        gates::count_taken(ctx, &tube, 1)?;
-        Ok(Some(handed))
-    }
-}
-
 /// Refuses the takes of a consumer that was closed. 0 is none.
 #[inline(always)]
 fn ensure_open(ctx: &OpContext<'_>, holder: u32) -> Result<()> {
@@ -227,59 +156,6 @@ fn ensure_open(ctx: &OpContext<'_>, holder: u32) -> Result<()> {
         query::open_consumer(ctx, holder)?;
     }
     Ok(())
-}
-
-/// Takes a task that was found by its id or as the first of its group.
-fn take_chosen(
-    ctx: &mut OpContext<'_>,
-    task: &TaskRef<'_>,
-    from: (&TaskState, TaskProgress),
-    holder: u32,
-) -> Result<Delivery> {
-    let mut content = task.content(ctx)?;
-    content.payload.read_if_short(ctx, &mut { SWEEP_BYTES })?;
-    take(ctx, task, from, content, holder)
-}
-
-/// Whether a chosen task may be taken now by the rules of its group. A group that has one task in
-/// flight is taken in order, so nothing overtakes its first task.
-fn enter_group(
-    ctx: &OpContext<'_>,
-    task: &TaskRef<'_>,
-    group: &str,
-    standing: &TaskState,
-) -> Result<()> {
-    let (tube, most) = (task.tube, task.tube.row.most_in_flight(group));
-    let own = state_rows::in_flight(Some(standing)).unsigned_abs();
-    if groups::in_flight(ctx, tube, group)?.saturating_sub(own) >= most {
-        return Err(refused(
-            task.id,
-            format!("as many of {} are in flight as may be", named(group)),
-        ));
-    }
-    let line = key::line_of(tube.run(), group);
-    // A task that holds its group while it is delayed is the one in flight.
-    if most == 1
-        && own == 0
-        && let Some((first, _)) =
-            ctx.first(&line, &key::line(tube.run(), group, &task.place, task.id))?
-        && let Some(first) = key::id_of(&first)
-    {
-        return Err(refused(task.id, format!("task {first} of {} comes first", named(group))));
-    }
-    Ok(())
-}
-
-/// A group in a message. Tasks without one form a group of no name in some kinds of tubes.
-fn named(group: &str) -> String {
-    match group {
-        "" => "the tasks without a group".into(),
-        group => format!("its group {group:?}"),
-    }
-}
-
-fn refused(id: TaskId, text: String) -> Error {
-    Error::new(ErrorKind::WrongState).because(text).on_task(id)
 }
 
 /// Where the next ready tasks are: the fresh ones, the other ones without a group, and the groups'
@@ -383,9 +259,13 @@ fn hand_over(
     tube: &TubeEntry,
     Candidate { tag, id, place, key, row, is_next }: &Candidate,
     holder: u32,
-    bytes_left: &mut usize,
+    budget: &mut Budget,
 ) -> Result<Option<Delivery>> {
     if *tag == Tag::Fresh && fresh::is_mistaken(ctx, tube, *id)? {
+        return Ok(None);
+    }
+    if *tag == Tag::Line && lines::stops(ctx, tube, key)? {
+        budget.turns = budget.turns.saturating_sub(1);
         return Ok(None);
     }
     let row = row.as_ref().ok_or_else(|| damaged("ready"));
@@ -399,7 +279,7 @@ fn hand_over(
     let task = stored.task(tube).and_then(|task| {
         let task = TaskRef { is_next: *is_next, ..task };
         let mut content = task.content(ctx)?;
-        content.payload.read_if_short(ctx, bytes_left)?;
+        content.payload.read_if_short(ctx, &mut budget.bytes)?;
         Ok((task, content))
     });
     let (task, content) = match task {
@@ -411,7 +291,11 @@ fn hand_over(
         TaskState::Fresh(head) => TaskProgress::fresh(head.expires, head.ttr),
         standing => standing.head().clone(),
     };
-    take(ctx, &task, (&standing, head), content, holder).map(Some)
+    let handed = take(ctx, &task, (&standing, head), content, holder)?;
+    if *tag == Tag::Line {
+        lines::close_rest(ctx, tube, key)?;
+    }
+    Ok(Some(handed))
 }
 
 #[inline(always)]
@@ -458,8 +342,9 @@ pub(crate) fn hand_out(
         true => None,
         false => begin_again(ctx, (task.tube, standing), &mut head),
     };
-    if slots::is_throttled(task.tube) && !matches!(standing, TaskState::Taken(_)) {
-        slots::begin(ctx, task.tube, &mut head)?;
+    let may_hold = slots::is_throttled(task.tube) || task.group.is_some_and(is_line);
+    if may_hold && !matches!(standing, TaskState::Taken(_)) {
+        slots::begin(ctx, task, &mut head)?;
     }
     let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline });
     let priority = match own {

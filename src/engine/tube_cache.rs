@@ -64,8 +64,19 @@ pub(crate) trait KnownTubes {
         None
     }
 
-    /// At most so many of the tubes that name this gate, from this number on.
+    /// At most so many of the tubes that name this gate, or in which lines stand behind it, from
+    /// this number on.
     fn naming(&self, _gate: NamedGate<'_>, _from: u32, _most: usize) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// Whether lines of this tube stand behind closed gates of their tasks.
+    fn has_closed_lines(&self, _tube: u32) -> bool {
+        false
+    }
+
+    /// Those of these gates that may be open now.
+    fn opened(&self, _tube: u32) -> Vec<String> {
         Vec::new()
     }
 

@@ -31,6 +31,7 @@ pub(crate) const KNOWN: &[Feature] = &[
     THROTTLES,
     MERGES,
     ZONES,
+    TASK_GATES,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -156,6 +157,11 @@ pub(crate) const MERGES: Feature =
 /// A tube with hours by the clocks of a time zone. A version without it could not read its row.
 pub(crate) const ZONES: Feature =
     Feature { number: 26, unknown: Unknown::Refuse, name: Cow::Borrowed("zones") };
+
+/// A task with gates of its own. A version without it would take the name of its line for that of
+/// a group, and the task whatever its gates say.
+pub(crate) const TASK_GATES: Feature =
+    Feature { number: 27, unknown: Unknown::Refuse, name: Cow::Borrowed("task-gates") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -334,6 +334,20 @@ pub(crate) fn turn(run: Run, place: &Rank, id: TaskId) -> Key {
     placed(Tag::Turn, run, place, id)
 }
 
+/// The beginning of the keys of all turns behind a gate, as it stands in the names of their lines.
+pub(crate) fn closed_turns(run: Run, gate: &str) -> Key {
+    with_label(in_run(Tag::ClosedTurn, run), gate)
+}
+
+pub(crate) fn closed_turn(run: Run, gate: &str, place: &Rank, id: TaskId) -> Key {
+    with_place(closed_turns(run, gate), place, id)
+}
+
+/// The gate in a key of [`Tag::ClosedTurn`].
+pub(crate) fn gate_of(closed_turn: &[u8]) -> Option<&str> {
+    label_in(closed_turn)
+}
+
 pub(crate) fn group(run: Run, group: &str) -> Key {
     with_label(in_run(Tag::Group, run), group)
 }

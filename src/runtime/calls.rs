@@ -237,7 +237,13 @@ impl Shared {
     /// Takes one task; waits for one.
     pub(crate) fn take(&self, tube: u32, holder: u32, wait: Wait<'_>) -> Result<Option<Delivery>> {
         let op = UnlessStopped { take: Take { tube, most: 1, holder }, wait };
-        let take = || Ok(self.apply(&op)?.0.pop());
+        let take = || loop {
+            let mut taken = self.apply(&op)?.0;
+            match taken.tasks.pop() {
+                None if taken.more => self.state.pass_on(),
+                task => return Ok(task),
+            }
+        };
         let taken = take();
         // A task is long, and is not moved once more.
         if !matches!(taken, Ok(None)) {

@@ -5,7 +5,7 @@
 use crate::engine::decision::Decision;
 use crate::engine::effects::{Border, EdgeWork, Effects, NextDue, TubeChange};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::tube_set::{Choice, TubeOrder, TubeSet};
+use crate::engine::tube_set::TubeSet;
 use crate::format::NumberHash;
 use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;
@@ -25,6 +25,7 @@ use crate::words::task::{Cause, State, TaskId, TaskInfo};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
+mod sets;
 mod wakes;
 
 /// Protected by the engine's lock. Always agrees with the rows.
@@ -152,7 +153,16 @@ impl KnownTubes for DerivedState {
     }
 
     fn naming(&self, gate: NamedGate<'_>, from: u32, most: usize) -> Vec<u32> {
-        self.gated.naming(gate, from).take(most).collect()
+        self.gated.naming(gate, from, most)
+    }
+
+    #[inline]
+    fn has_closed_lines(&self, tube: u32) -> bool {
+        !self.gated.lines.is_empty() && self.gated.lines.has(tube)
+    }
+
+    fn opened(&self, tube: u32) -> Vec<String> {
+        self.gated.lines.opened(tube)
     }
 
     fn awaits_slots(&self) -> bool {
@@ -269,6 +279,7 @@ impl DerivedState {
             }
             state.tube.row = row;
             if !same_run {
+                self.gated.lines.forget(number);
                 (state.tube.border, state.stalled) = (border, 0);
                 self.set_bound(number, NextDue::NONE);
             }
@@ -310,7 +321,7 @@ impl DerivedState {
             self.outbox.sooner = true;
         }
         self.gated.set(number, before.as_deref(), gates);
-        if self.gated.tubes.is_empty() {
+        if self.gated.tubes.is_empty() && self.gated.lines.is_empty() {
             self.slot_lines = SlotLines::default();
         }
     }
@@ -335,6 +346,7 @@ impl DerivedState {
                 (None, None) => {
                     self.set_bound(number, NextDue::NONE);
                     self.set_gates(number, None);
+                    self.gated.lines.forget(number);
                     self.tubes.remove(&number);
                     if self.sets.as_mut().is_some_and(|sets| sets.leave(number)) {
                         self.ends.get_or_insert_default().list = true;
@@ -456,35 +468,6 @@ impl DerivedState {
             let is_same = run == self.tubes.get(&change.number).map(|state| state.tube.run());
             change.stalled == 0 && change.schedule.is_none() && !is_same
         });
-    }
-
-    /// Begins a set of tubes. Returns its number.
-    pub(crate) fn begin_set(&mut self, choice: Choice, prefix: Option<&str>) -> u32 {
-        let seats = &self.seats;
-        let sets = self.sets.get_or_insert_with(|| Box::new(TubeSets::new(seats.clone())));
-        sets.begin(choice, prefix)
-    }
-
-    /// Adds a tube to a set, unless it was dropped.
-    pub(crate) fn add_to_set(&mut self, set: u32, (tube, place, weight): (u32, u32, u32)) {
-        if let (Some(sets), Some(state)) = (&mut self.sets, self.tubes.get(&tube)) {
-            sets.add(set, tube, (TubeOrder { place, name: state.name.clone() }, weight));
-        }
-    }
-
-    /// Ends a set. Its number is in use until it is freed.
-    pub(crate) fn end_set(&mut self, set: u32) -> Option<TubeSet> {
-        self.sets.as_mut()?.end(set)
-    }
-
-    /// Frees the number of a set that has ended, after its seats are gone.
-    pub(crate) fn free_set(&mut self, set: u32) {
-        if let Some(sets) = &mut self.sets {
-            sets.free(set);
-            if sets.is_empty() {
-                self.sets = None;
-            }
-        }
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 //! which have hours: derived from the rows of the tubes, so that what opens them finds them
 //! without a look at others.
 
+use crate::runtime::closed_lines::ClosedLines;
 use crate::words::clock::Now;
 use crate::words::gates::{Gates, NamedGate};
 use crate::words::limits::NAMES_OF_STEP;
@@ -25,6 +26,8 @@ pub(crate) struct Gated {
     throttled: ByName,
     /// Those with hours, by the wall clock.
     with_hours: BTreeSet<u32>,
+    /// The lines behind gates of their tasks.
+    pub(crate) lines: ClosedLines,
     /// How far the wall clock was ahead of the monotonic one, in microseconds: the most since it
     /// was last set back.
     ahead: i128,
@@ -85,13 +88,17 @@ impl Gated {
         self.looks_from.is_some()
     }
 
-    /// The tubes that name this gate, from this number on.
-    pub(crate) fn naming(&self, gate: NamedGate<'_>, from: u32) -> impl Iterator<Item = u32> {
+    /// At most so many of the tubes that name this gate, or in which lines stand behind it, from
+    /// this number on.
+    pub(crate) fn naming(&self, gate: NamedGate<'_>, from: u32, most: usize) -> Vec<u32> {
         let tubes = match gate {
             NamedGate::Condition(name) => self.requiring.get(name),
             NamedGate::Throttle(name) => self.throttled.get(name),
         };
-        tubes.into_iter().flat_map(move |tubes| tubes.range(from..).copied())
+        let own = tubes.into_iter().flat_map(|tubes| tubes.range(from..).copied());
+        let of_tasks = self.lines.behind(gate, from);
+        let both: BTreeSet<u32> = own.take(most).chain(of_tasks.take(most)).collect();
+        both.into_iter().take(most).collect()
     }
 }
 
@@ -234,9 +241,7 @@ mod tests {
         let (one, two) = (requires(&["a"]), requires(&["a", "b"]));
         gated.set(1, None, Some(&one));
         gated.set(2, None, Some(&two));
-        let found = |gated: &Gated, name, from| {
-            gated.naming(NamedGate::Condition(name), from).collect::<Vec<_>>()
-        };
+        let found = |gated: &Gated, name, from| gated.naming(NamedGate::Condition(name), from, 9);
         assert_eq!((found(&gated, "a", 0), found(&gated, "a", 2)), (vec![1, 2], vec![2]));
         gated.set(2, Some(&two), Some(&requires(&["b"])));
         gated.set(1, Some(&one), None);

@@ -11,6 +11,7 @@ pub(crate) mod handoff_mutex;
 pub(crate) mod deadlines;
 pub(crate) mod live;
 pub(crate) mod tube_sets;
+pub(crate) mod closed_lines;
 pub(crate) mod gated;
 pub(crate) mod slot_lines;
 pub(crate) mod derived_state;

@@ -559,7 +559,7 @@ mod tests {
             assert!(before - left(&state) <= SWEEP_TASKS as u64);
             match step {
                 Err(Undone::TryAfter(After::Yield)) => turns += 1,
-                Ok((handed, _)) => break assert_eq!(handed.len(), 1),
+                Ok((handed, _)) => break assert_eq!(handed.tasks.len(), 1),
                 Err(_) => panic!("refused"),
             }
         }

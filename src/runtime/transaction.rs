@@ -113,7 +113,9 @@ impl<'a> TransactionCommit<'a> {
         let committed = match state.store.finish(app, writes, advance) {
             Ok(_) => {
                 let EngineState { store, derived, .. } = &mut *state;
-                if !derived.gated.tubes.is_empty() {
+                let is_gated =
+                    !derived.gated.tubes.is_empty() || !derived.gated.lines.gates.is_empty();
+                if is_gated || draft.effects.slots.is_some() {
                     derived.bound_wakes(store, &mut draft.effects, now);
                 }
                 derived.committed(draft, Mark(0), &self.parts.hub);

@@ -72,7 +72,8 @@ pub enum WhyNot {
         /// The name of that; empty if it was dropped.
         into: String,
     },
-    /// Its tube [requires](crate::TubeOptions::require) a condition that is not set.
+    /// Its tube [requires](crate::TubeOptions::require) a condition that is not set, or it does
+    /// [itself](crate::NewTask::require).
     Requires {
         /// The name of the condition.
         condition: String,
@@ -100,7 +101,7 @@ pub enum WhyNot {
         limit: u64,
     },
     /// As many tasks are in flight as a [throttle](crate::TubeOptions::throttle) of its tube lets
-    /// through.
+    /// through, or one of [its own](crate::NewTask::throttle).
     Throttled {
         /// The name of the throttle.
         throttle: String,
@@ -144,7 +145,7 @@ impl WhyNot {
         match self {
             Self::Requires { condition, is_declared } => {
                 let why = if *is_declared { "is not set" } else { "was never declared; set it" };
-                write!(f, "its tube requires the condition {condition:?}, which {why}")
+                write!(f, "it requires the condition {condition:?}, which {why}")
             }
             Self::OutOfHours { left } => {
                 write!(f, "the hours of its tube begin in {left:?}")
@@ -161,8 +162,7 @@ impl WhyNot {
             Self::Throttled { throttle, in_flight, limit } => {
                 write!(
                     f,
-                    "{in_flight} tasks hold the throttle {throttle:?} of its tube, and its limit \
-                     is {limit}"
+                    "{in_flight} tasks hold the throttle {throttle:?}, and its limit is {limit}"
                 )
             }
             Self::Merging { into } => write!(f, "the tasks of its tube move to tube {into:?}"),

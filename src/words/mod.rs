@@ -27,6 +27,7 @@ pub(crate) mod clock;
 pub(crate) mod zone;
 pub(crate) mod hours;
 pub(crate) mod gates;
+pub(crate) mod task_gates;
 pub(crate) mod statistics;
 pub(crate) mod unique;
 pub(crate) mod durability;

@@ -273,6 +273,10 @@ pub struct TaskSummary {
     pub priority: i64,
     /// Its group, if it has one.
     pub group: Option<String>,
+    /// The conditions that it [requires](crate::NewTask::require) itself, beside those of its tube.
+    pub requires: Vec<String>,
+    /// The [throttles](crate::NewTask::throttle) of its own, beside those of its tube.
+    pub throttles: Vec<String>,
     /// The caller's own key, if it has one.
     pub key: Option<String>,
     /// Its kind, if it was given one.

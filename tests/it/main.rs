@@ -139,6 +139,7 @@ mod statistics;
 mod subscriptions;
 mod tags;
 mod take;
+mod task_gates;
 mod temporary;
 mod throttles;
 mod tidy;

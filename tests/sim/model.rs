@@ -237,7 +237,15 @@ impl Model {
     fn is_takeable(&self, task: &Task) -> bool {
         let most = self.tubes[&task.tube].opts.in_flight as usize;
         task.seen.state == State::Ready
+            && self.is_met(task)
             && task.lock.is_none_or(|lock| self.held(task.tube, lock) < most)
+    }
+
+    /// Whether all conditions are set that the task requires itself.
+    fn is_met(&self, task: &Task) -> bool {
+        let is_set = |no: &u8| self.conditions.get(no).is_some_and(|(is_set, _)| *is_set);
+        let set: Vec<String> = (0..CONDITIONS).filter(is_set).map(condition_name).collect();
+        task.seen.requires.iter().all(|name| set.contains(name))
     }
 
     fn next(&self, tube: u8) -> Option<Serial> {
@@ -288,6 +296,7 @@ impl Model {
         let due = if by_wall { wall_due } else { Some(self.time.queue.saturating_add(delay)) };
         let is_late = by_wall || delay > 0;
         let wait = if by_wall { wall_due.unwrap_or(0) - self.time.wall_now() } else { delay };
+        let (requires, throttles) = new.gates.map(gate_names).unwrap_or_default();
         self.back += 1;
         self.front -= i64::from(new.front);
         let seen = Seen {
@@ -297,6 +306,8 @@ impl Model {
             state: if is_late { State::Delayed } else { State::Ready },
             priority: new.priority.unwrap_or(opts.priority),
             group: new.group.map(group_name),
+            requires,
+            throttles,
             key,
             kind: new.kind.map(kind_name),
             book: new.book.map(book_name),
@@ -325,13 +336,12 @@ impl Model {
             progress: None,
             checkpoint: None,
         };
-        let shares = matches!(opts.kind, TubeKind::Utube | TubeKind::UtubeTtl);
         let task = Task {
             tube: no,
             seen,
             place: if new.front { self.front } else { self.back },
             ahead: None,
-            lock: (new.group.is_some() || shares).then_some(new.group),
+            lock: (new.group.is_some() || shares(opts.kind)).then_some(new.group),
             expires: self.time.queue.saturating_add(ttl).saturating_add(wait),
             since: self.time.queue,
             by_wall,
@@ -863,6 +873,16 @@ fn bury(task: &mut Task, reason: Reason, now: u64) {
 }
 
 /// Its last failure, while its lease lasts.
+/// Whether tasks of tubes of this kind all have a group.
+fn shares(kind: TubeKind) -> bool {
+    matches!(kind, TubeKind::Utube | TubeKind::UtubeTtl)
+}
+
+/// Whether it has gates of its own.
+fn is_gated(task: &Task) -> bool {
+    !task.seen.requires.is_empty() || !task.seen.throttles.is_empty()
+}
+
 fn fail(task: &mut Task, message: &str, group: Option<String>, now: u64) {
     let by = task.holder.filter(|who| *who != NAMELESS).map(consumer_name);
     task.seen.failure = Some((message.to_owned(), group, now, by));

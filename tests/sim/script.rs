@@ -81,7 +81,7 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let (tracks, several) = (Rng::new(seed ^ 1 << 61), Rng::new(seed ^ 1 << 60));
     let (pauses, batches) = (Rng::new(seed ^ 1 << 59), Rng::new(seed ^ 1 << 58));
     let conditions = Rng::new(seed ^ 1 << 57);
-    let throttles = Rng::new(seed ^ 1 << 56);
+    let (throttles, gates) = (Rng::new(seed ^ 1 << 56), Rng::new(seed ^ 1 << 55));
     let kinds = [TubeKind::General; 4];
     let mut maker = Maker {
         rng,
@@ -94,6 +94,7 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         batches,
         conditions,
         throttles,
+        gates,
         profile,
         kinds,
     };
@@ -169,6 +170,8 @@ struct Maker {
     conditions: Rng,
     /// Which tubes have the throttle, and when it is set.
     throttles: Rng,
+    /// Which tasks have gates of their own.
+    gates: Rng,
     profile: Profile,
     /// The likely kind of each tube, so that refused options stay rare.
     kinds: [TubeKind; 4],
@@ -302,6 +305,15 @@ impl Maker {
         }
         if self.tags.one_in(5) {
             new.tags = self.some_tags();
+        }
+        // Rarely beside a group, which is refused.
+        if self.gates.one_in(4) && (new.group.is_none() || self.gates.one_in(20)) {
+            let required = self.gates.of(&[[true, false], [false, true], [true, true]]);
+            new.gates = Some(match self.gates.below(4) {
+                0 => ([false; 2], true),
+                1 => (required, true),
+                _ => (required, false),
+            });
         }
         new
     }

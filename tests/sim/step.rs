@@ -30,12 +30,20 @@ pub fn history((entries, bytes): (u32, u32)) -> HistoryLimits {
     HistoryLimits::new().entries(entries).bytes(bytes)
 }
 
+/// How many conditions there are.
+pub const CONDITIONS: u8 = 2;
 /// Which of the conditions a tube requires.
-pub type Required = [bool; 2];
+pub type Required = [bool; CONDITIONS as usize];
 
 /// Their names.
-fn required(which: Required) -> impl Iterator<Item = String> {
+pub fn required(which: Required) -> impl Iterator<Item = String> {
     (0..).zip(which).filter(|(_, is_required)| *is_required).map(|(no, _)| condition_name(no))
+}
+
+/// The names of the conditions and of the throttles of a task.
+pub fn gate_names((required_by, has_throttle): (Required, bool)) -> (Vec<String>, Vec<String>) {
+    let throttles = has_throttle.then(|| THROTTLE.to_owned());
+    (required(required_by).collect(), throttles.into_iter().collect())
 }
 
 /// The name of the throttle.
@@ -331,6 +339,8 @@ pub struct New {
     pub ttl: Option<u64>,
     pub ttr: Option<u64>,
     pub group: Option<u8>,
+    /// The conditions that it requires itself, and whether it has the throttle.
+    pub gates: Option<(Required, bool)>,
     pub key: Option<u8>,
     pub kind: Option<u8>,
     pub book: Option<u8>,
@@ -883,6 +893,8 @@ pub struct Seen {
     pub state: State,
     pub priority: i64,
     pub group: Option<String>,
+    pub requires: Vec<String>,
+    pub throttles: Vec<String>,
     pub key: Option<String>,
     pub kind: Option<String>,
     pub book: Option<String>,

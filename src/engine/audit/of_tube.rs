@@ -5,13 +5,14 @@ use super::seen::{Audit, CountedGroup, Seen};
 use super::strays::has_id;
 use super::{About, Finding, Fix, NO_TASK, Remains, Sum, is_there};
 use crate::engine::stored::{self, TaskRef, TaskState};
-use crate::engine::{follow, groups, keys, merge, retention, settle, state_rows};
+use crate::engine::{follow, groups, keys, merge, position, retention, settle, state_rows};
 use crate::format::key::{self, Key, Range, Work};
 use crate::format::row::{TakenRow, WorkRow};
 use crate::format::{Scan, Tag, Value, row};
 use crate::words::clock::NEVER;
 use crate::words::error::Result;
 use crate::words::task::TaskId;
+use crate::words::task_gates::is_line;
 
 /// The tags of the rows that give a state. Of two states of a task the one that comes first here
 /// stays: what has ended does not run again, and a lease keeps its holder.
@@ -153,7 +154,10 @@ impl Audit<'_> {
         let Some(name) = task.group else { return };
         let turn = key::turn(self.tube.run(), &task.place, task.id);
         let group = self.groups.entry(name.to_owned()).or_default();
-        group.in_flight += state_rows::in_flight(Some(standing)) as u64;
+        // Of tasks with gates of their own the slots are counted.
+        if !is_line(name) {
+            group.in_flight += state_rows::in_flight(Some(standing)) as u64;
+        }
         if matches!(standing, TaskState::Ready(_))
             && group.first.as_ref().is_none_or(|first| turn < *first)
         {
@@ -233,7 +237,15 @@ impl Audit<'_> {
             if group.in_flight < self.tube.row.most_in_flight(&name)
                 && let Some(turn) = group.first
             {
-                self.expect(Tag::Turn, turn, Some(groups::group_value(&name)));
+                let place = position::in_key(&turn, key::RUN_PREFIX).ok();
+                let closed = place.and_then(|(place, id)| {
+                    groups::closed_turn(self.view, self.tube, &name, (&place, id)).ok().flatten()
+                });
+                let (tag, key) = match closed {
+                    Some(closed) => (Tag::ClosedTurn, closed),
+                    None => (Tag::Turn, turn),
+                };
+                self.expect(tag, key, Some(groups::group_value(&name)));
             }
         }
     }

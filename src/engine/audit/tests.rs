@@ -163,6 +163,10 @@ fn filled() -> Rows {
     let ada = queue.consumer_with_grace("ada", HOUR).unwrap();
     let bob = queue.consumer("bob").unwrap();
     for tube in &tubes {
+        // The take of the next one puts their line behind the first gate.
+        for _ in 0..2 {
+            tube.task(b"far").priority(-99).require("online").throttle("gpu").put().unwrap();
+        }
         tube.task(b"held").ttr(HOUR).priority(-9).put().unwrap();
         let held = tube.by(&ada).take().unwrap();
         held.start("pid 1").unwrap();

@@ -4,12 +4,13 @@
 use crate::engine::audit::{About, Finding, Fix, audit};
 use crate::engine::context::{OpContext, sound};
 use crate::engine::{lookup, pieces, position, query};
-use crate::format::key::{self, Home, Key, Run};
+use crate::format::key::{self, Home, Key, RUN_PREFIX, Run};
 use crate::format::row::PositionRow;
 use crate::format::{Range, Tag, Value, View};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::{FINDINGS_KEPT, FIXES_OF_OP, REPAIR_STEPS};
 use crate::words::task::TaskId;
+use crate::words::task_gates;
 use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -382,6 +383,10 @@ fn turns(
         }
         let line = key::line_of(run, group);
         keys.push(key::group(run, group));
+        if let Some((place, id)) = key::place_of(turn, RUN_PREFIX).zip(key::id_of(turn)) {
+            let gates = task_gates::in_line(group).filter(|_| task_gates::is_line(group));
+            keys.extend(gates.map(|gate| key::closed_turn(run, gate, &place, id)));
+        }
         keys.extend(view.first(&line, &key::end_of(&line))?.map(|(first, _)| first));
     }
     Ok(())

@@ -261,7 +261,7 @@ pub(super) fn bring_back(ctx: &mut OpContext<'_>, number: u32, id: TaskId, keys:
         if matches!(tag, Tag::Key | Tag::KeyUncounted) {
             // The text of a key and the name of a group stand in the same way.
             known.text = key::group_of(key).map(str::to_owned);
-        } else if tag == Tag::Turn {
+        } else if matches!(tag, Tag::Turn | Tag::ClosedTurn) {
             let row = ctx.row(key)?.and_then(|(_, row)| row);
             let group = row.as_deref().and_then(|row| std::str::from_utf8(row).ok());
             known.group = group.filter(|group| group.len() < 256).map(str::to_owned);

@@ -1,13 +1,13 @@
 //! A take from several tubes: one op, in which the set says whose turn it is and the rules of each
 //! tube say what may be taken. It never waits, and looks at a bounded number of tubes in vain.
 
-use super::{Candidate, Delivery, Lanes, ensure_open, hand_over};
+use super::{Budget, Candidate, Delivery, Lanes, ensure_open, hand_over};
 use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::tube_set::{TubeTurn, TubeTurns};
-use crate::engine::{gates, slots};
+use crate::engine::{gates, lines, slots};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_STEP, SWEEP_BYTES};
+use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_STEP};
 use crate::words::numbers::Numbers;
 use crate::words::sync::Arc;
 use smallvec::SmallVec;
@@ -68,8 +68,9 @@ impl Op for TakeFrom {
             Error::new(ErrorKind::TubeNotFound).because("all tubes of the list were dropped")
         })?;
         let most = self.most.min(BATCH_TASKS_MAX);
-        let mut search = Search { open: BTreeMap::new(), turns: set.turns(self.set), looks: 0 };
-        let (mut taken, mut bytes_left) = (TakenFrom::default(), SWEEP_BYTES);
+        let (open, turns, budget) = (BTreeMap::new(), set.turns(self.set), Budget::ALL);
+        let mut search = Search { open, turns, looks: 0, wanted: most, budget };
+        let mut taken = TakenFrom::default();
         while taken.tasks.len() < most {
             // The op searches the borders of all its tubes for each task.
             if search.open.len() > LOOKS_OF_STEP && !taken.tasks.is_empty() {
@@ -81,7 +82,7 @@ impl Op for TakeFrom {
                 break;
             };
             let priority = across(tube, &best);
-            match hand_over(ctx, tube, &best, self.holder, &mut bytes_left)? {
+            match hand_over(ctx, tube, &best, self.holder, &mut search.budget)? {
                 Some(task) => {
                     search.turns.serve(&turn, priority);
                     *taken_here += 1;
@@ -91,13 +92,17 @@ impl Op for TakeFrom {
                 None => {
                     lanes.skip(best);
                     search.turns.put_back(turn);
+                    if search.budget.turns == 0 {
+                        break;
+                    }
                 }
             }
         }
         for open in search.open.values().filter(|open| open.taken > 0) {
             gates::count_taken(ctx, open.tube, open.taken)?;
         }
-        taken.more = taken.tasks.len() < most && search.turns.has_next();
+        let is_cut = search.budget.turns == 0;
+        taken.more = taken.tasks.len() < most && (is_cut || search.turns.has_next());
         ctx.effects().looked = Some(Box::new(search.turns.seen()));
         Ok(taken)
     }
@@ -118,15 +123,24 @@ struct Search<'a> {
     turns: TubeTurns<'a>,
     /// How many tubes were looked at in vain.
     looks: usize,
+    /// How many tasks the take wants.
+    wanted: usize,
+    budget: Budget,
 }
 
 impl<'a> Search<'a> {
     /// The next task, and the turn of its tube; `None` if there is none, or after too many looks.
     fn next(&mut self, ctx: &mut OpContext<'a>) -> Result<Option<(TubeTurn, Candidate)>> {
         while self.looks < LOOKS_OF_STEP
+            && self.budget.turns > 0
             && let Some(turn) = self.turns.next_turn()
         {
             let Some(best) = self.best_of(ctx, turn.tube)? else {
+                if self.budget.turns == 0 {
+                    // There may be more behind the gates of its tasks.
+                    self.turns.put_back(turn);
+                    break;
+                }
                 self.turns.pass(turn);
                 self.looks += 1;
                 continue;
@@ -160,7 +174,7 @@ impl<'a> Search<'a> {
             let next = sound(open.lanes.next(ctx, open.tube))?.flatten();
             if next.is_none() && open.taken == 0 {
                 // What was found could not be taken.
-                slots::note_unused(ctx, open.tube);
+                note_none(ctx, open.tube);
             }
             return Ok(next);
         }
@@ -173,14 +187,26 @@ impl<'a> Search<'a> {
                 return Ok(None);
             }
         }
+        if lines::has_closed(ctx.known, number) {
+            let turns = (most.min(self.wanted), &mut self.budget.turns);
+            sound(lines::open_some(ctx, tube, turns))?;
+        }
         let Some(mut lanes) = sound(Lanes::of(ctx, tube))? else { return Ok(None) };
         let best = sound(lanes.next(ctx, tube))?.flatten();
         match best {
             Some(_) => {
                 self.open.insert(number, Open { tube, lanes, found: None, most, taken: 0 });
             }
-            None => slots::note_unused(ctx, tube),
+            None => note_none(ctx, tube),
         }
         Ok(best)
+    }
+}
+
+/// Notes that no task of a tube was found that may be taken.
+fn note_none(ctx: &mut OpContext<'_>, tube: &TubeEntry) {
+    slots::note_unused(ctx, tube);
+    if lines::has_closed(ctx.known, tube.number) {
+        lines::note_taken(ctx, tube, 0);
     }
 }

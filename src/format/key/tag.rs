@@ -79,7 +79,8 @@ tags! {
     Fresh = 0x11, Run, None;
     /// run, priority, order, id → `TaskProgress`: ready, and in no group
     Ready = 0x12, Run, Some(State::Ready);
-    /// run, group, priority, order, id → `TaskProgress`: ready, in a group
+    /// run, group, priority, order, id → `TaskProgress`: ready, in a group, or in the line of the
+    /// tasks with the same gates of their own
     Line = 0x13, Run, Some(State::Ready);
     /// run, priority, order, id → group: the first of the line of a group that may be taken from
     Turn = 0x14, Run, None;
@@ -186,6 +187,9 @@ tags! {
     RunCondition = 0x45, Temporary, None;
     /// run of the throttle, id, tube number → nothing: a taken task that holds a slot of a throttle
     Slot = 0x46, Throttle, None;
+    /// run, gate, priority, order, id → line: the first of a line of tasks with gates of their own,
+    /// which stands here instead of among the turns, as this gate of it was met closed
+    ClosedTurn = 0x47, Run, None;
 }
 
 /// To what the rows of a tag belong.

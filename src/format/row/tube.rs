@@ -12,6 +12,7 @@ use crate::words::limits::KEEP_DAYS_MAX;
 use crate::words::options::TubeOptions;
 use crate::words::retention::Retention;
 use crate::words::sync::Arc;
+use crate::words::task_gates;
 use crate::words::tube_kind::TubeKind;
 use crate::words::unique::Unique;
 use std::borrow::Cow;
@@ -265,6 +266,10 @@ impl TubeRow {
     /// The most tasks of this group that may be in flight.
     #[inline]
     pub(crate) fn most_in_flight(&self, group: &str) -> u64 {
+        // Tasks with gates of their own are in no group.
+        if task_gates::is_line(group) {
+            return u64::MAX;
+        }
         let before = self.pending.groups.as_ref().and_then(|it| it.before_in(group));
         u64::from(before.unwrap_or(self.options.in_flight))
     }

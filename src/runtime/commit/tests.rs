@@ -122,7 +122,7 @@ fn an_ack_goes_before_a_put_that_waits_for_the_ring() {
     for _ in 0..9 {
         done(&mut state, &env, &put).unwrap();
     }
-    let taken = done(&mut state, &env, &Take { tube, most: 9, holder: 0 }).unwrap();
+    let taken = done(&mut state, &env, &Take { tube, most: 9, holder: 0 }).unwrap().tasks;
     for task in taken {
         // What a rest of a page leaves is used as well.
         while done(&mut state, &env, &put).is_some() {}

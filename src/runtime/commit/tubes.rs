@@ -3,7 +3,7 @@
 
 use crate::engine::context::sound;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{due, held_in, query, schedules, settings, sweep};
+use crate::engine::{due, held_in, lines, query, schedules, settings, sweep};
 use crate::format::{Range, Tag, View};
 use crate::runtime::commit::EngineState;
 use crate::runtime::deadlines::Walk;
@@ -63,6 +63,7 @@ impl EngineState {
         for number in query::numbers(&self.store)? {
             let Some(tube) = query::sound_tube(&self.store, number)? else { continue };
             let next = due::first_deadlines(&self.store, &tube)?;
+            self.derived.load_lines(number, lines::closed(&self.store, tube.run())?);
             self.derived.load_tube(number, tube.row, None);
             self.derived.set_bound(number, next);
         }

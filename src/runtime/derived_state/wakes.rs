@@ -2,12 +2,14 @@
 //! is free.
 
 use super::DerivedState;
-use crate::engine::effects::Effects;
-use crate::engine::gates::{self, GateNow};
+use crate::engine::effects::{Effects, SlotSteps};
+use crate::engine::gates;
+use crate::engine::named_gate::{self, GateNow};
 use crate::engine::tube_cache::KnownTubes;
 use crate::format::View;
 use crate::format::key::Run;
 use crate::words::clock::Now;
+use crate::words::gates::NamedGate;
 use crate::words::limits::LOOKS_OF_STEP;
 use smallvec::SmallVec;
 
@@ -16,6 +18,7 @@ impl DerivedState {
     #[cold]
     pub(crate) fn bound_wakes(&mut self, view: &dyn View, effects: &mut Effects, now: Now) {
         if let Some(steps) = effects.slots.take() {
+            self.follow_lines(&steps);
             self.slot_lines.follow(&steps);
         }
         if let Some(sets) = &mut self.sets {
@@ -58,8 +61,9 @@ impl DerivedState {
         let free_of = |gate: &GateNow| gate.free_for(self, number);
         let kept = self.slot_lines.kept(throttle, number);
         let is_it = |gate: &&GateNow| gate.throttle == Some(throttle);
-        // Without a limit the tube is open to all.
-        let Some(free) = gates.iter().find(is_it).map(free_of) else { return true };
+        let Some(free) = gates.iter().find(is_it).map(free_of) else {
+            return self.offer_to_lines(view, (throttle, number), now);
+        };
         if free <= kept {
             return false;
         }
@@ -75,9 +79,41 @@ impl DerivedState {
             closed.into_iter().for_each(|other| self.slot_lines.enter(other, number));
             return true;
         }
+        let all: SmallVec<[Run; 1]> = gates.iter().filter_map(|gate| gate.throttle).collect();
+        self.wake_for_slots(&all, (throttle, number));
+        true
+    }
+
+    /// The same for a throttle that is not of the tube, but of tasks in it.
+    #[cold]
+    fn offer_to_lines(
+        &mut self,
+        view: &dyn View,
+        (throttle, number): (Run, u32),
+        now: Now,
+    ) -> bool {
+        let name = self.gated.lines.throttle(number, throttle).map(NamedGate::Throttle);
+        let gate = name.and_then(|name| named_gate::read(view, name, now).ok().flatten());
+        // Without a limit the tube is open to all, and without tasks behind it it needs none.
+        let (Some(gate), Some(tube)) = (gate, self.known(number)) else { return true };
+        if gate.free_for(self, number) <= self.slot_lines.kept(throttle, number) {
+            return false;
+        }
+        let is_open = gates::free((view, self), tube, now).is_ok_and(|free| free > 0);
+        // Also for takes that come later: the slot may have been kept for others until now.
+        self.gated.lines.open(number, throttle);
+        // If the tube itself is closed its takers look when it opens.
+        if is_open {
+            self.wake_for_slots(&[throttle], (throttle, number));
+        }
+        true
+    }
+
+    /// Wakes a taker of a tube, keeps a slot of each of these throttles for it, and puts the tube
+    /// at the end of the line of the one.
+    fn wake_for_slots(&mut self, kept: &[Run], (throttle, number): (Run, u32)) {
         if self.takers.wake_one(number) {
-            let all = gates.iter().filter_map(|gate| gate.throttle);
-            all.for_each(|throttle| self.slot_lines.keep(throttle, number));
+            kept.iter().for_each(|throttle| self.slot_lines.keep(*throttle, number));
             self.slot_lines.enter(throttle, number);
         } else {
             // Those who only wait for a task that could be taken look.
@@ -87,7 +123,30 @@ impl DerivedState {
             // Takes from several tubes have found it closed.
             sets.wake(number);
         }
-        true
+    }
+
+    /// Follows what a step says of lines behind gates of their tasks. Their tubes wait for slots of
+    /// the throttles among them.
+    fn follow_lines(&mut self, steps: &SlotSteps) {
+        if self.gated.lines.is_empty() && steps.lines.closed.is_empty() {
+            return;
+        }
+        self.gated.lines.follow(&steps.lines, &steps.left);
+        for (tube, _, throttle) in &steps.lines.closed {
+            throttle.iter().for_each(|throttle| self.slot_lines.enter(*throttle, *tube));
+        }
+        for tube in &steps.lines.waits {
+            for throttle in self.gated.lines.throttles_of(*tube) {
+                self.slot_lines.enter(throttle, *tube);
+            }
+        }
+    }
+
+    /// Lines of a tube stand behind these gates, as an opening has read.
+    pub(crate) fn load_lines(&mut self, number: u32, gates: Vec<(String, Option<Run>)>) {
+        for (gate, run) in gates {
+            self.gated.lines.enter(number, gate, (run, true));
+        }
     }
 }
 

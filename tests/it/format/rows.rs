@@ -31,6 +31,8 @@ pub(crate) enum Key {
     Ready(u32, Place, u64),
     Line(u32, String, Place, u64),
     Turn(u32, Place, u64),
+    /// Run and gate, place and id.
+    ClosedTurn(u32, String, Place, u64),
     Group(u32, String),
     Delayed(u32, u64),
     Taken(u32, u64),
@@ -200,6 +202,11 @@ impl Key {
                 let (place, id) = place_and_id(rest)?;
                 Self::Line(run, group, place, id)
             }
+            0x47 => {
+                let gate = rest.short()?;
+                let (place, id) = place_and_id(rest)?;
+                Self::ClosedTurn(run, gate, place, id)
+            }
             0x15 => Self::Group(run, rest.short()?),
             0x16 => Self::Delayed(run, rest.u64()?),
             0x17 => Self::Taken(run, rest.u64()?),
@@ -229,7 +236,7 @@ impl Key {
 
 /// Whether the keys of this tag have a run.
 pub(crate) fn is_of_run(tag: u8) -> bool {
-    let others = [0x2f, 0x32, 0x3e, 0x43, 0x44, 0x46];
+    let others = [0x2f, 0x32, 0x3e, 0x43, 0x44, 0x46, 0x47];
     (0x10..0x20).contains(&tag) || (0x26..=0x2a).contains(&tag) || others.contains(&tag)
 }
 

@@ -389,7 +389,7 @@ impl Contents {
             let task = parts.task(of, run, id, &payloads, &mut derived).map_err(reported)?;
             tasks.insert((run, id), task);
         }
-        lines(&runs, &tasks, &mut derived);
+        lines(&runs, &tasks, &index, &mut derived);
         contents.schedules.derive(&mut derived)?;
         for (number, tube) in &contents.tubes {
             let is = contents.schedules.of(*number);
@@ -452,6 +452,7 @@ impl Key {
         match self {
             Self::Position(run, ..)
             | Self::Turn(run, ..)
+            | Self::ClosedTurn(run, ..)
             | Self::Group(run, ..)
             | Self::Due { run, .. }
             | Self::Keyed(run, ..)
@@ -669,10 +670,26 @@ impl Stored {
     }
 }
 
+/// The gates in the name of a line, each with the byte before it; none of a group.
+fn gates_in(group: &str) -> Vec<String> {
+    let mut gates: Vec<String> = Vec::new();
+    for char in group.chars() {
+        match gates.last_mut() {
+            _ if char <= '\u{2}' => gates.push(char.to_string()),
+            Some(gate) => gate.push(char),
+            None => break,
+        }
+    }
+    let are_in_order = gates.windows(2).all(|two| two[0] < two[1]);
+    assert!(are_in_order && gates.iter().all(|gate| gate.len() > 1), "{group:?}");
+    gates
+}
+
 /// The rows that the groups require: how many tasks are in flight, and the turn of each group.
 fn lines(
     runs: &BTreeMap<u32, &TubeRow>,
     tasks: &BTreeMap<(u32, u64), Stored>,
+    index: &Index,
     derived: &mut Index,
 ) {
     // How many are in flight, and the first in line.
@@ -688,6 +705,16 @@ fn lines(
         }
     }
     for ((run, group), (in_flight, first)) in groups {
+        let gates = gates_in(group);
+        if !gates.is_empty() {
+            let Some((place, id)) = first else { continue };
+            let behind =
+                gates.into_iter().map(|gate| Key::ClosedTurn(run, gate, place.clone(), id));
+            let closed = { behind }.find(|key| index.contains_key(key));
+            let turn = closed.unwrap_or_else(|| Key::Turn(run, place.clone(), id));
+            derived.insert(turn, group.as_bytes().to_vec());
+            continue;
+        }
         if in_flight > 0 {
             derived.insert(Key::Group(run, group.to_owned()), in_flight.to_be_bytes().to_vec());
         }

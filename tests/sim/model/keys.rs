@@ -1,9 +1,9 @@
 //! Keys: which task a key names, and what a put of the key does to it.
 
 use super::refusals::switches;
-use super::{Model, Task, Time, ready, tagged};
+use super::{Model, Task, Time, is_gated, ready, shares, tagged};
 use crate::step::*;
-use tubewell::{ErrorKind, HistoryEvent, State, TubeKind};
+use tubewell::{ErrorKind, HistoryEvent, State};
 
 /// What a put with a key meets.
 pub(super) enum Meets {
@@ -87,7 +87,9 @@ impl Model {
             Meets::Again(old) => {
                 let old = &self.tasks[&old];
                 let grouped = switches(opts.kind).2;
-                if old.seen.group.is_some() && new.group.is_none() && !grouped {
+                let is_given = new.group.is_some() || new.gates.is_some();
+                let is_kept = is_gated(old) && shares(opts.kind);
+                if !is_given && (old.seen.group.is_some() && !grouped || is_kept) {
                     wrong.push(ErrorKind::Unsupported);
                 }
                 old.tube != no || old.seen.state == State::Done
@@ -145,9 +147,13 @@ impl Model {
         task.seen.ttr = new.ttr.or(own).filter(|ttr| *ttr != EVER);
         task.max_attempts = new.max_attempts.or(task.max_attempts);
         task.backoff = new.backoff.or(task.backoff.filter(|_| timed));
+        if new.group.is_some() || new.gates.is_some() {
+            (task.lock, task.seen.group) = (None, None);
+            (task.seen.requires, task.seen.throttles) =
+                new.gates.map(gate_names).unwrap_or_default();
+        }
         let named = new.group.or(task.lock.flatten());
-        let shares = matches!(kind, TubeKind::Utube | TubeKind::UtubeTtl);
-        task.lock = (named.is_some() || shares).then_some(named);
+        task.lock = (named.is_some() || shares(kind)).then_some(named);
         task.seen.group = new.group.map(group_name).or(task.seen.group.take());
         task.seen.kind = new.kind.map(kind_name).or(task.seen.kind.take());
         task.seen.book = new.book.map(book_name).or(task.seen.book.take());

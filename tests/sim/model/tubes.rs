@@ -1,9 +1,9 @@
 //! The verbs of a tube in the model: puts, takes, reads, and the verbs by id.
 
 use super::refusals::switches;
-use super::{Expected, Model, Task, bury, fail, ready, tagged};
+use super::{Expected, Model, Task, bury, fail, ready, shares, tagged};
 use crate::step::*;
-use tubewell::{ErrorKind, HistoryEvent, Reason, State, TubeKind};
+use tubewell::{ErrorKind, HistoryEvent, Reason, State};
 
 impl Model {
     /// Takes from all tubes.
@@ -150,7 +150,7 @@ impl Model {
                 if !self.is_claimable(&self.tasks[&serial]) {
                     return Err(vec![ErrorKind::WrongState]);
                 }
-                if self.is_closed(tube) {
+                if self.is_closed(tube) || !self.is_met(&self.tasks[&serial]) {
                     let task = &self.tasks[&serial];
                     let clashes =
                         task.seen.state == State::Buried && self.clashes_as(serial, State::Taken);
@@ -528,9 +528,8 @@ impl Model {
         task.expires = queue.saturating_add(life);
         task.seen.ttr = task.seen.ttr.filter(|_| timed);
         task.backoff = task.backoff.filter(|_| timed);
-        let shares = matches!(kind, TubeKind::Utube | TubeKind::UtubeTtl);
         let named = task.lock.flatten();
-        task.lock = (named.is_some() || shares).then_some(named);
+        task.lock = (named.is_some() || shares(kind)).then_some(named);
         if let Some(with_result) = step {
             (task.seen.failure, task.seen.passed) = (None, with_result);
             (task.started, task.seen.progress, task.seen.checkpoint) = (None, None, None);

@@ -80,6 +80,8 @@ impl World {
             state: info.state,
             priority: info.priority,
             group: info.group.clone(),
+            requires: info.requires.clone(),
+            throttles: info.throttles.clone(),
             key: info.key.clone(),
             kind: info.kind.clone(),
             book: info.book.clone(),

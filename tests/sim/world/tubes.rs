@@ -372,6 +372,12 @@ impl World {
         if let Some(group) = &texts.group {
             task = task.group(group);
         }
+        for condition in &texts.requires {
+            task = task.require(condition);
+        }
+        for throttle in &texts.throttles {
+            task = task.throttle(throttle);
+        }
         if let Some(kind) = &texts.kind {
             task = task.kind(kind);
         }
@@ -423,6 +429,8 @@ impl World {
 struct Texts {
     payload: Vec<u8>,
     group: Option<String>,
+    requires: Vec<String>,
+    throttles: Vec<String>,
     kind: Option<String>,
     book: Option<String>,
     detail: Option<(String, String)>,
@@ -432,9 +440,12 @@ struct Texts {
 
 impl Texts {
     fn of(new: &New, serial: Serial) -> Self {
+        let (requires, throttles) = new.gates.map(gate_names).unwrap_or_default();
         Self {
             payload: payload(serial),
             group: new.group.map(group_name),
+            requires,
+            throttles,
             kind: new.kind.map(kind_name),
             book: new.book.map(book_name),
             detail: new.detail.map(detail),

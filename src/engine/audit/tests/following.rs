@@ -102,7 +102,7 @@ impl Scene {
     }
 
     fn take(&mut self, most: usize) {
-        let handed = self.played.run(&Take { tube: 1, most, holder: 0 }).unwrap();
+        let handed = self.played.run(&Take { tube: 1, most, holder: 0 }).unwrap().tasks;
         self.took(handed);
     }
 
