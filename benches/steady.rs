@@ -13,9 +13,8 @@ use common::twins::{BareRedb, GroupLimit, Limit, together};
 use common::{Figure, PAYLOAD, Ratio, Run, each, figure, os, time};
 use std::cell::RefCell;
 use std::hint::black_box;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use tubewell::{Durability, Queue, Tube, TubeKind, TubeOptions};
+use tubewell::{Durability, Queue, Task, Tube, TubeKind, TubeOptions};
 
 const THREADS: u64 = 16;
 /// One batch of `put_many`.

@@ -278,9 +278,20 @@ impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
             task.listed(tube)?;
             let Backing { buffer, place, extras } = backing;
             *row = task.row.or(row);
-            row.extras = match (task.extras.as_deref(), row.extras) {
+            let own = task.extras.as_deref();
+            // A task has a group or gates, and its own choice counts.
+            if own.is_some_and(Extras::has_gates) {
+                row.group = task.row.group;
+            }
+            let is_grouped = task.row.group.is_some() && !own.is_some_and(Extras::has_gates);
+            row.extras = match (own, row.extras) {
+                (None, Some(common)) if is_grouped && common.has_gates() => {
+                    Some(extras.insert(common.clone().without_gates()))
+                }
                 (Some(own), Some(common)) => {
-                    let both = extras.insert(own.or(common));
+                    let both = own.or(common);
+                    let both = if is_grouped { both.without_gates() } else { both };
+                    let both = extras.insert(both);
                     // Each has a copy of the common ones, so that too many are refused before they
                     // are copied.
                     edges.set(edges.get() + both.edges());

@@ -116,7 +116,9 @@ impl<T: ?Sized> Tube<T> {
     /// The order:
     /// - *ready*: those without a group as takes hand them out, smallest priority first, then put
     ///   order, or by the tube's placement; then group by group, those of a group in that order.
-    ///   Shorter names of groups come first, those of one length by their bytes.
+    ///   Shorter names of groups come first, those of one length by their bytes. Tasks with the
+    ///   same gates [of their own](crate::NewTask::require) are listed as a group whose name has
+    ///   all of their names.
     /// - *delayed*: by the time that is left. The two clocks of a `delay` and of a `run_at` are
     ///   compared as they stand when the first page is read, also for the later pages. Of those due
     ///   at one time those with a `delay` are first, then the lower id is; those whose delay has no

@@ -92,6 +92,7 @@ pub(crate) fn first_deadlines(view: &dyn View, tube: &TubeEntry) -> Result<NextD
     }
     // At any time before: the first sweep finds what has come.
     next = next.earlier(gates::openings(view, &tube.row, Now::FIRST));
+    next.delay = next.delay.min(lines::end(view, tube.run(), Now::FIRST)?);
     next.ttl = next.ttl.min(statistics::first_end(view, tube)?);
     Ok(next.earlier(schedules::first_fires(view, tube.number)?))
 }
@@ -165,7 +166,7 @@ impl Op for WorkOff {
             next.delay = next.delay.min(tube.row.pause_end());
         }
         if self.sees_delays && lines::has_closed(ctx.known, self.tube) {
-            next.delay = next.delay.min(lines::look_at_ends(ctx, &tube)?);
+            next.delay = next.delay.min(lines::end_limits(ctx, &tube)?);
         }
         if self.sees_delays && gates::opens_by_time(&tube) {
             next = next.earlier(gates::gate_openings(ctx, &tube.row, ctx.now));

@@ -150,6 +150,8 @@ pub(crate) struct SlotSteps {
     pub(crate) taken: Vec<(Run, u32, usize)>,
     /// Those in this tube whom a slot was left for do not take it.
     pub(crate) unused: Vec<u32>,
+    /// So many of them have taken a task, perhaps one that needs no such slot.
+    pub(crate) served: Vec<(u32, usize)>,
     pub(crate) lines: LineSteps,
 }
 
@@ -163,8 +165,10 @@ pub(crate) struct LineSteps {
     pub(crate) looked: Vec<(u32, String, LookedBehind)>,
     /// It may be open now.
     pub(crate) opened: Vec<(u32, String)>,
-    /// A take of this tube has found no task.
-    pub(crate) waits: Vec<u32>,
+    /// The limit of a throttle ends at this queue time behind which lines of the tube stand.
+    pub(crate) ends: Vec<(u32, u64)>,
+    /// None of them ends before this time.
+    pub(crate) next_end: Vec<(u32, u64)>,
     /// No line of this tube stands behind a gate.
     pub(crate) none: Vec<u32>,
 }
@@ -174,7 +178,8 @@ impl LineSteps {
         self.closed.extend(later.closed);
         self.looked.extend(later.looked);
         self.opened.extend(later.opened);
-        self.waits.extend(later.waits);
+        self.ends.extend(later.ends);
+        self.next_end.extend(later.next_end);
         self.none.extend(later.none);
     }
 }
@@ -184,8 +189,8 @@ impl LineSteps {
 pub(crate) enum LookedBehind {
     /// No line.
     IsEmpty,
-    /// The gate is closed.
-    IsClosed,
+    /// The gate is closed. It is the throttle of this run, if it is one.
+    IsClosed(Option<Run>),
 }
 
 /// What is published after the commit.
@@ -386,6 +391,7 @@ impl Effects {
             slots.closed.extend(later.closed);
             slots.taken.extend(later.taken);
             slots.unused.extend(later.unused);
+            slots.served.extend(later.served);
             slots.lines.append(later.lines);
         }
     }

@@ -77,6 +77,13 @@ fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<
             return Ok(reasons);
         }
     }
+    if let Some(line) = group.filter(|line| is_line(line))
+        && let Some(next) = before_in_line(view, tube, line, id)?
+    {
+        reasons.push(WhyNot::Behind { next });
+        return Ok(reasons);
+    }
+    let group = group.filter(|group| !is_line(group));
     if let Some(reason) = group.map(|group| in_group(view, tube, group, id)).transpose()?.flatten()
     {
         reasons.push(reason);
@@ -90,7 +97,7 @@ fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<
     Ok(reasons)
 }
 
-/// What in its group keeps a task from being taken, or the task before it with the same gates.
+/// What in its group keeps a task from being taken.
 fn in_group(view: &dyn View, tube: &TubeEntry, group: &str, id: TaskId) -> Result<Option<WhyNot>> {
     let counted = decoded(view.get(&key::group(tube.run(), group)), row::read_number, "group");
     let in_flight = counted?.unwrap_or_default();
@@ -98,7 +105,18 @@ fn in_group(view: &dyn View, tube: &TubeEntry, group: &str, id: TaskId) -> Resul
     if in_flight >= tube.row.most_in_flight(&group) {
         return Ok(Some(WhyNot::GroupBusy { group, in_flight }));
     }
-    let line = key::line_of(tube.run(), &group);
+    let first = before_in_line(view, tube, &group, id)?;
+    Ok(first.map(|first| WhyNot::BehindInGroup { group, first }))
+}
+
+/// The first task of a line, unless it is this one.
+fn before_in_line(
+    view: &dyn View,
+    tube: &TubeEntry,
+    line: &str,
+    id: TaskId,
+) -> Result<Option<TaskId>> {
+    let line = key::line_of(tube.run(), line);
     let first = view.first(&line, &key::end_of(&line))?.and_then(|(met, _)| key::id_of(&met));
-    Ok(first.filter(|first| *first != id).map(|first| WhyNot::BehindInGroup { group, first }))
+    Ok(first.filter(|first| *first != id))
 }

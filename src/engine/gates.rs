@@ -104,21 +104,15 @@ pub(crate) fn enter(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> 
         let text = "its tube is being merged into another one; claim it there";
         return Err(Error::new(ErrorKind::WrongState).because(text).on_task(id));
     }
-    match at(view, tube, now)?.into_iter().find(|gate| gate.free == 0) {
-        None => Ok(()),
-        Some(closed) => {
-            let text = closed.why.to_string();
-            Err(Error::new(ErrorKind::WrongState).because(text).on_task(id))
-        }
-    }
+    named_gate::enter(at(view, tube, now)?, id)
 }
 
 /// Notes that so many tasks were taken from a tube, perhaps none, which its rate counts. Once in an
 /// op: its row is as it was before.
 #[inline]
 pub(crate) fn count_taken(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize) -> Result<()> {
-    if lines::has_closed(ctx.known, tube.number) {
-        lines::note_taken(ctx, tube, taken);
+    if ctx.known.keeps_slots(tube.number) {
+        slots::note_looks(ctx, tube, taken);
     }
     match &tube.row.options.gates {
         Some(_) => count_gated(ctx, tube, taken),
@@ -189,10 +183,7 @@ impl Op for OpenTubes<'_> {
         let tubes = known.naming(self.gate, self.from, NAMES_OF_STEP);
         let text = task_gates::text(self.gate);
         for tube in tubes.iter().filter_map(|tube| known.known(*tube)) {
-            if lines::has_closed(known, tube.number) {
-                let opened = (tube.number, text.clone());
-                ctx.effects().slot_steps().lines.opened.push(opened);
-            }
+            lines::open(ctx, tube, &text);
             // A gate makes no room, so those who wait for that are not woken.
             ctx.effects().wake(tube.number, BATCH_TASKS_MAX);
             await_opening(ctx, tube.number, &tube.row);
@@ -216,13 +207,12 @@ pub(crate) fn openings(view: &dyn View, row: &TubeRow, now: Now) -> NextDue {
 }
 
 /// When time opens the gates of a tube next: the next task of its rate, the beginning of its hours,
-/// and the end of the limit of a throttle, also of one that only tasks of it have.
+/// and the end of the limit of a throttle.
 pub(crate) fn gate_openings(view: &dyn View, row: &TubeRow, now: Now) -> NextDue {
     let mut next = NextDue::NONE;
-    next.delay = lines::end(view, row.run, now).unwrap_or(NEVER);
     if let Some(gates) = row.options.gates.as_deref() {
         let opens = gates.rate.map(|rate| rate_opens(&rate, row.pace, now.queue));
-        next.delay = next.delay.min(opens.filter(|opens| *opens > now.queue).unwrap_or(NEVER));
+        next.delay = opens.filter(|opens| *opens > now.queue).unwrap_or(NEVER);
         let ends = gates.throttles.iter().map(|name| slots::end(view, name, now));
         next.delay = ends.fold(next.delay, u64::min);
         next.run_at = gates.hours.as_ref().map_or(NEVER, |hours| hours.next_opening(now.wall));
@@ -280,11 +270,10 @@ pub(crate) fn limited(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<u64
 }
 
 /// At least as many as the tasks that takes could have if all gates were open; 0 if there is none.
-pub(crate) fn takeable(view: &dyn View, tube: &TubeEntry) -> u64 {
+pub(crate) fn takeable((view, known): (&dyn View, &dyn KnownTubes), tube: &TubeEntry) -> u64 {
     let in_lines = view.count(tube.range(Tag::Line));
     let others = query::count(view, tube, State::Ready).saturating_sub(in_lines);
-    let turns = [Tag::Turn, Tag::ClosedTurn];
-    let is_any_open = turns.iter().any(|turn| view.count(tube.range(*turn)) > 0);
+    let is_any_open = view.count(tube.range(Tag::Turn)) > 0 || known.may_open(tube.number);
     others.saturating_add(if is_any_open { in_lines } else { 0 })
 }
 
@@ -329,7 +318,8 @@ pub(crate) fn bound_wakes(
                     // The wall clock may have been set back since its opening was known.
                     effects.deadline(number, openings(view, &tube.row, now));
                 }
-                let takeable = usize::try_from(takeable(view, &tube)).unwrap_or(usize::MAX);
+                let takeable =
+                    usize::try_from(takeable((view, known), &tube)).unwrap_or(usize::MAX);
                 let wanted = takeable.min(ready.max(freed));
                 if free < wanted {
                     note_closed((view, known), effects, (&tube, wanted), now);

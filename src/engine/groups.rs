@@ -69,7 +69,7 @@ pub(crate) fn closed_turn(
     Ok(None)
 }
 
-/// Whether a turn behind a gate is that of a task in the line that it names.
+/// Whether a turn behind a gate is that of the first task in the line that it names.
 pub(crate) fn is_closed_turn(
     view: &(impl View + ?Sized),
     tube: &TubeEntry,
@@ -83,8 +83,10 @@ pub(crate) fn is_closed_turn(
     };
     let at = position::in_key(turn, key::closed_turns(tube.run(), gate).len());
     let Some((place, id)) = sound(at)? else { return Ok(false) };
-    let task = key::line(tube.run(), line, &place, id);
-    Ok(task_gates::in_line(line).any(|own| own == gate) && sound(view.get(&task))? != Some(None))
+    let all = key::line_of(tube.run(), line);
+    let first = view.first(&all, &key::end_of(&all))?.map(|(met, _)| met);
+    let is_its = task_gates::in_line(line).any(|own| own == gate);
+    Ok(is_its && first == Some(key::line(tube.run(), line, &place, id)))
 }
 
 /// Reads all that a step needs, before anything is written. So a task whose group cannot be read

@@ -15,8 +15,9 @@ use crate::format::feature::TASK_GATES;
 use crate::format::key::{self, Key, Range, Run};
 use crate::format::{Deadline, Met, Scan, Tag, View};
 use crate::words::clock::{NEVER, Now};
-use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::error::Result;
 use crate::words::gates::NamedGate;
+use crate::words::limits::BATCH_TASKS_MAX;
 use crate::words::task::TaskId;
 use crate::words::task_gates::{in_line, is_line, named};
 use smallvec::SmallVec;
@@ -102,55 +103,128 @@ fn put_behind(
     ctx.set(key(closed.gate), group_value(line))?;
     if let NamedGate::Throttle(name) = named(closed.gate) {
         let end = slots::end(ctx, name, ctx.now);
-        ctx.effects().deadline(tube.number, NextDue::of(Deadline::Delay, end));
+        await_end(ctx, tube, end);
     }
     let gate = closed.gate.to_owned();
     ctx.effects().slot_steps().lines.closed.push((tube.number, gate, closed.throttle));
     Ok(())
 }
 
+/// The limit of a throttle behind which lines of this tube stand ends at this time.
+fn await_end(ctx: &mut OpContext<'_>, tube: &TubeEntry, end: u64) {
+    if end != NEVER {
+        ctx.effects().slot_steps().lines.ends.push((tube.number, end));
+        ctx.effects().deadline(tube.number, NextDue::of(Deadline::Delay, end));
+    }
+}
+
+/// A gate may be open now, or have another end, behind which lines of this tube may stand.
+pub(crate) fn open(ctx: &mut OpContext<'_>, tube: &TubeEntry, gate: &str) {
+    if !has_closed(ctx.known, tube.number) {
+        return;
+    }
+    if let NamedGate::Throttle(name) = named(gate) {
+        let end = slots::end(ctx, name, ctx.now);
+        await_end(ctx, tube, end);
+    }
+    ctx.effects().slot_steps().lines.opened.push((tube.number, gate.to_owned()));
+}
+
+/// The lines of a tube are known that stand behind gates, as an opening learns them.
+#[cold]
+pub(crate) fn learn(ctx: &mut OpContext<'_>, number: u32, run: Run) -> Result<()> {
+    for (gate, throttle) in closed(ctx, run)? {
+        let steps = &mut ctx.effects().slot_steps().lines;
+        steps.opened.push((number, gate.clone()));
+        steps.closed.push((number, gate, throttle));
+    }
+    let end = end(ctx, run, ctx.now)?;
+    ctx.effects().slot_steps().lines.ends.push((number, end));
+    ctx.effects().deadline(number, NextDue::of(Deadline::Delay, end));
+    Ok(())
+}
+
 /// Gives lines that stand behind gates which are open now their turns again: of each gate the
-/// first ones, as many as a take wants tasks. Works on at most `left` turns. What it cannot read
-/// a repair brings back.
+/// first ones, as many as a take wants tasks and the gate lets through. Works on at most `left`
+/// turns. Returns whether there may be more behind a gate that is open. What it cannot read a
+/// repair brings back.
 #[cold]
 #[inline(never)]
 pub(crate) fn open_some(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
     (most, left): (usize, &mut usize),
-) -> Result<()> {
+) -> Result<bool> {
     if ctx.count(tube.range(Tag::ClosedTurn)) == 0 {
         ctx.effects().slot_steps().lines.none.push(tube.number);
-        return Ok(());
+        return Ok(false);
     }
-    let known = ctx.known;
+    let (known, mut is_cut) = (ctx.known, false);
     for gate in known.opened(tube.number) {
-        let (mut opened, mut rows) = (0, Scan::prefixed(key::closed_turns(tube.run(), &gate)));
-        let looked = loop {
-            // It stays one that may be open.
-            if opened == most || *left == 0 {
-                break None;
+        match open_behind(ctx, tube, &gate, (most, left))? {
+            None => is_cut = true,
+            Some(looked) => {
+                ctx.effects().slot_steps().lines.looked.push((tube.number, gate, looked));
             }
-            let Some(met) = rows.next(ctx)? else { break Some(LookedBehind::IsEmpty) };
-            *left -= 1;
-            match let_on(ctx, tube, &gate, met)? {
-                Moved::Not => break Some(LookedBehind::IsClosed),
-                Moved::Behind => {}
-                Moved::Open => opened += 1,
-            }
-        };
-        if let Some(looked) = looked {
-            ctx.effects().slot_steps().lines.looked.push((tube.number, gate, looked));
         }
     }
-    Ok(())
+    Ok(is_cut)
+}
+
+/// The same for one gate. Returns what it has found behind the gate; `None` if there may be more.
+fn open_behind(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    gate: &str,
+    (most, left): (usize, &mut usize),
+) -> Result<Option<LookedBehind>> {
+    let now = named_gate::read(ctx, named(gate), ctx.now)?;
+    let throttle = now.as_ref().and_then(|now| now.throttle);
+    let free = now.map_or(u64::MAX, |now| now.free_for(ctx.known, tube.number));
+    if free == 0 {
+        return Ok(Some(LookedBehind::IsClosed(throttle)));
+    }
+    let most = most.min(usize::try_from(free).unwrap_or(usize::MAX));
+    let (mut opened, mut rows) = (0, Scan::prefixed(key::closed_turns(tube.run(), gate)));
+    while opened < most && *left > 0 {
+        let Some(met) = rows.next(ctx)? else { return Ok(Some(LookedBehind::IsEmpty)) };
+        *left -= 1;
+        if let_on(ctx, tube, gate, met)? {
+            opened += 1;
+        }
+    }
+    Ok(None)
+}
+
+/// Lets a turn on that stands behind this gate, which is open now. Returns whether it is a turn
+/// again; otherwise it is behind another gate of its line.
+fn let_on(ctx: &mut OpContext<'_>, tube: &TubeEntry, gate: &str, (met, row): Met) -> Result<bool> {
+    let line = row.as_deref().and_then(|line| str::from_utf8(line).ok());
+    let Some(line) = line.filter(|line| is_line(line)) else {
+        ctx.pass_by(tube, || met, damaged("turn"))?;
+        return Ok(false);
+    };
+    let (place, id) = position::in_key(&met, key::closed_turns(tube.run(), gate).len())?;
+    let closed = closed_gate(ctx, tube, line)?;
+    ctx.remove(met);
+    match closed {
+        Some(closed) => {
+            let key = |gate: &str| key::closed_turn(tube.run(), gate, &place, id);
+            put_behind(ctx, tube, (line, closed), key)?;
+            Ok(false)
+        }
+        None => {
+            ctx.set(key::turn(tube.run(), &place, id), group_value(line))?;
+            Ok(true)
+        }
+    }
 }
 
 /// Brings the turns of a tube to where a take of it would, as far as the first that is not of a
 /// line with gates.
 pub(crate) fn look(ctx: &mut OpContext<'_>, tube: &TubeEntry, left: &mut usize) -> Result<()> {
     if has_closed(ctx.known, tube.number) {
-        open_some(ctx, tube, (*left, left))?;
+        let _is_cut = open_some(ctx, tube, (*left, left))?;
     }
     let mut turns = Scan::over(tube.range(Tag::Turn));
     while *left > 0
@@ -166,68 +240,12 @@ pub(crate) fn look(ctx: &mut OpContext<'_>, tube: &TubeEntry, left: &mut usize) 
     Ok(())
 }
 
-/// What became of a turn behind a gate.
-enum Moved {
-    /// The gate is closed.
-    Not,
-    /// Another one of its line is.
-    Behind,
-    Open,
-}
-
-/// Lets a turn on that stands behind this gate, if that is open now.
-fn let_on(ctx: &mut OpContext<'_>, tube: &TubeEntry, gate: &str, (met, row): Met) -> Result<Moved> {
-    let line = row.as_deref().and_then(|line| str::from_utf8(line).ok());
-    let Some(line) = line.filter(|line| is_line(line)) else {
-        ctx.pass_by(tube, || met, damaged("turn"))?;
-        return Ok(Moved::Behind);
-    };
-    let closed = closed_gate(ctx, tube, line)?;
-    if closed.as_ref().is_some_and(|closed| closed.gate == gate) {
-        return Ok(Moved::Not);
-    }
-    let (place, id) = position::in_key(&met, key::closed_turns(tube.run(), gate).len())?;
-    ctx.remove(met);
-    match closed {
-        Some(closed) => {
-            let key = |gate: &str| key::closed_turn(tube.run(), gate, &place, id);
-            put_behind(ctx, tube, (line, closed), key)?;
-            Ok(Moved::Behind)
-        }
-        None => {
-            ctx.set(key::turn(tube.run(), &place, id), group_value(line))?;
-            Ok(Moved::Open)
-        }
-    }
-}
-
-/// Notes how many tasks a take of this tube got: slots that are kept for its takers and were not
-/// used are free, and if it got none they wait for those behind which its lines stand.
-#[cold]
-#[inline(never)]
-pub(crate) fn note_taken(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize) {
-    let awaits_slots = ctx.known.awaits_slots();
-    let steps = ctx.effects().slot_steps();
-    if awaits_slots {
-        steps.unused.push(tube.number);
-    }
-    if taken == 0 {
-        steps.lines.waits.push(tube.number);
-    }
-}
-
 /// Refuses a task whose own gates are not all open.
 ///
 /// # Errors
 /// `WrongState`, with the first gate that is closed.
 pub(crate) fn enter(view: &dyn View, line: &str, id: TaskId, now: Now) -> Result<()> {
-    match gates_of(view, line, now)?.into_iter().find(|gate| gate.free == 0) {
-        None => Ok(()),
-        Some(closed) => {
-            let text = closed.why.to_string();
-            Err(Error::new(ErrorKind::WrongState).because(text).on_task(id))
-        }
-    }
+    named_gate::enter(gates_of(view, line, now)?, id)
 }
 
 /// The gates behind which turns of a run stand.
@@ -269,19 +287,25 @@ pub(crate) fn end(view: &dyn View, run: Run, now: Now) -> Result<u64> {
     Ok(first)
 }
 
-/// Limits of throttles may have ended behind which turns of this tube stand. Returns when the next
-/// one does.
-#[cold]
-pub(crate) fn look_at_ends(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<u64> {
+/// Opens the gates whose limits have ended behind which lines of this tube stand. Returns when the
+/// next one does.
+pub(crate) fn end_limits(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<u64> {
+    let known_end = ctx.known.lines_end(tube.number);
+    if known_end > ctx.now.queue {
+        return Ok(known_end);
+    }
     for gate in closed_gates(ctx, tube.run())? {
         if let NamedGate::Throttle(name) = named(&gate)
             && slots::limited(ctx, name, ctx.now)?.is_none()
         {
             ctx.effects().slot_steps().lines.opened.push((tube.number, gate));
-            ctx.effects().wake(tube.number, 1);
+            // As many look as there are tasks for.
+            ctx.effects().wake(tube.number, BATCH_TASKS_MAX);
         }
     }
-    end(ctx, tube.run(), ctx.now)
+    let next = end(ctx, tube.run(), ctx.now)?;
+    ctx.effects().slot_steps().lines.next_end.push((tube.number, next));
+    Ok(next)
 }
 
 /// Whether turns of a tube stand behind gates.

@@ -17,7 +17,7 @@ use crate::engine::decision::{Decision, Over};
 use crate::engine::effects::NextDue;
 use crate::engine::query;
 use crate::engine::repair::Repair;
-use crate::engine::{failures, tag_counts};
+use crate::engine::{failures, lines, tag_counts};
 use crate::format::key::{self, Key, Work};
 use crate::format::row::{self, Counters};
 use crate::format::{Tag, Value, View};
@@ -211,6 +211,10 @@ fn set(ctx: &mut OpContext<'_>, finding: &Planned, (key, value): (&Key, &Value))
             // It may be the next deadline of its tube.
             ctx.effects().deadline(number, NextDue::UNKNOWN);
         } else if tag == Some(Tag::Turn) {
+            ctx.effects().wake(number, 1);
+        } else if tag == Some(Tag::ClosedTurn) {
+            let run = ctx.tube(number)?.run();
+            lines::learn(ctx, number, run)?;
             ctx.effects().wake(number, 1);
         }
     }

@@ -7,9 +7,10 @@ use crate::engine::tube_cache::KnownTubes;
 use crate::format::View;
 use crate::format::key::Run;
 use crate::words::clock::Now;
-use crate::words::error::Result;
+use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::explain::WhyNot;
 use crate::words::gates::NamedGate;
+use crate::words::task::TaskId;
 
 /// A gate as it is now.
 pub(crate) struct GateNow {
@@ -31,6 +32,20 @@ impl GateNow {
     pub(crate) fn free_for(&self, known: &dyn KnownTubes, tube: u32) -> u64 {
         let kept = self.throttle.map_or(0, |throttle| known.kept_for_others(throttle, tube));
         self.free.saturating_sub(kept)
+    }
+}
+
+/// Lets one chosen task through these gates.
+///
+/// # Errors
+/// `WrongState`, with the first of them that is closed.
+pub(crate) fn enter(gates: impl IntoIterator<Item = GateNow>, id: TaskId) -> Result<()> {
+    match gates.into_iter().find(|gate| gate.free == 0) {
+        None => Ok(()),
+        Some(closed) => {
+            let text = closed.why.to_string();
+            Err(Error::new(ErrorKind::WrongState).because(text).on_task(id))
+        }
     }
 }
 

@@ -83,6 +83,19 @@ impl<'a> Extras<'a> {
         self.line = (!self.gates.is_empty()).then(|| self.gates.line());
     }
 
+    /// Whether the task has gates of its own.
+    #[cold]
+    pub(crate) fn has_gates(&self) -> bool {
+        self.line.is_some()
+    }
+
+    /// The same options without gates.
+    #[cold]
+    pub(crate) fn without_gates(mut self) -> Self {
+        self.gate(|gates| *gates = TaskGates::default());
+        self
+    }
+
     /// With the options of `common` where it has none.
     pub(crate) fn or(&self, common: &Extras<'a>) -> Self {
         let mut all = self.clone();

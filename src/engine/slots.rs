@@ -144,11 +144,7 @@ pub(crate) fn clear(ctx: &mut OpContext<'_>, run: Run, (met, row): &Met) -> Resu
 
 /// Notes how many tasks a take of this tube got, for those whom slots are kept for.
 pub(crate) fn note_taken(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize) -> Result<()> {
-    if !is_throttled(tube) || !ctx.known.awaits_slots() {
-        return Ok(());
-    }
-    if taken == 0 {
-        note_unused(ctx, tube);
+    if taken == 0 || !is_throttled(tube) || !ctx.known.awaits_slots() {
         return Ok(());
     }
     for name in names(tube) {
@@ -161,8 +157,18 @@ pub(crate) fn note_taken(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize
 
 /// Notes that those in this tube whom slots are kept for do not take them.
 pub(crate) fn note_unused(ctx: &mut OpContext<'_>, tube: &TubeEntry) {
-    if is_throttled(tube) && ctx.known.awaits_slots() {
+    if ctx.known.keeps_slots(tube.number) {
         ctx.effects().slot_steps().unused.push(tube.number);
+    }
+}
+
+/// Notes how many of those whom slots are kept for in this tube have looked, with what they got.
+#[cold]
+#[inline(never)]
+pub(crate) fn note_looks(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize) {
+    match taken {
+        0 => ctx.effects().slot_steps().unused.push(tube.number),
+        taken => ctx.effects().slot_steps().served.push((tube.number, taken)),
     }
 }
 

@@ -104,14 +104,12 @@ impl Op for Take {
                 return Ok(taken);
             }
         }
-        if lines::has_closed(ctx.known, self.tube) {
-            lines::open_some(ctx, &tube, (most, &mut budget.turns))?;
-        }
         // Taken tasks come before the next one in key order, so the scan continues after them and
         // never over rows that this op itself removed.
         let mut lanes = Lanes::of(ctx, &tube)?;
         while taken.tasks.len() < most {
-            let Some(best) = lanes.next(ctx, &tube)? else { break };
+            let wanted = most - taken.tasks.len();
+            let Some(best) = lanes.search(ctx, &tube, (wanted, &mut budget))? else { break };
             match hand_over(ctx, &tube, &best, self.holder, &mut budget)? {
                 Some(task) => taken.tasks.push(task),
                 None if budget.turns == 0 => break,
@@ -161,6 +159,9 @@ fn ensure_open(ctx: &OpContext<'_>, holder: u32) -> Result<()> {
 /// Where the next ready tasks are: the fresh ones, the other ones without a group, and the groups'
 /// turns.
 struct Lanes {
+    /// Whether lines behind gates that may be open are still to be given their turns.
+    may_open: bool,
+    has_opened: bool,
     /// Of the fresh tasks: it continues after this one instead of at the border, because this one
     /// was left where it is.
     skipped: Option<Key>,
@@ -191,7 +192,63 @@ impl Lanes {
     fn of(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<Self> {
         fresh::learn(ctx, tube)?;
         let cursor = |tag| Cursor { range: tube.range(tag), last: None };
-        Ok(Self { skipped: None, ready: cursor(Tag::Ready), turns: cursor(Tag::Turn) })
+        let may_open = lines::has_closed(ctx.known, tube.number);
+        let has_opened = false;
+        Ok(Self {
+            may_open,
+            has_opened,
+            skipped: None,
+            ready: cursor(Tag::Ready),
+            turns: cursor(Tag::Turn),
+        })
+    }
+
+    /// The best task of all, those behind gates among them that are open now. So many are wanted.
+    #[inline]
+    fn search(
+        &mut self,
+        ctx: &mut OpContext<'_>,
+        tube: &TubeEntry,
+        (wanted, budget): (usize, &mut Budget),
+    ) -> Result<Option<Candidate>> {
+        if self.may_open {
+            return self.open_and_search(ctx, tube, (wanted, budget));
+        }
+        self.next(ctx, tube)
+    }
+
+    /// The same in a tube with lines behind gates. What stands behind an open gate is looked at
+    /// before the first task, and again when no other is left.
+    #[cold]
+    #[inline(never)]
+    fn open_and_search(
+        &mut self,
+        ctx: &mut OpContext<'_>,
+        tube: &TubeEntry,
+        (wanted, budget): (usize, &mut Budget),
+    ) -> Result<Option<Candidate>> {
+        if !self.has_opened {
+            (self.may_open, self.has_opened) = (self.open(ctx, tube, (wanted, budget))?, true);
+        }
+        loop {
+            let best = self.next(ctx, tube)?;
+            if best.is_some() || !self.may_open || budget.turns == 0 {
+                return Ok(best);
+            }
+            self.may_open = self.open(ctx, tube, (wanted, budget))?;
+        }
+    }
+
+    /// Gives turns back. They may come before those that were met. Returns whether there may be
+    /// more to give back.
+    fn open(
+        &mut self,
+        ctx: &mut OpContext<'_>,
+        tube: &TubeEntry,
+        (wanted, budget): (usize, &mut Budget),
+    ) -> Result<bool> {
+        self.turns.last = None;
+        lines::open_some(ctx, tube, (wanted, &mut budget.turns))
     }
 
     /// The best task of all.

@@ -4,6 +4,7 @@ use crate::engine::effects::{Border, NextDue};
 use crate::engine::tube_set::TubeSet;
 use crate::format::key::{Range, Run, Tag};
 use crate::format::row::TubeRow;
+use crate::words::clock::NEVER;
 use crate::words::gates::NamedGate;
 use crate::words::task::TaskId;
 use std::ops::Deref;
@@ -78,6 +79,21 @@ pub(crate) trait KnownTubes {
     /// Those of these gates that may be open now.
     fn opened(&self, _tube: u32) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Whether any gate behind which lines of this tube stand may be open now.
+    fn may_open(&self, _tube: u32) -> bool {
+        false
+    }
+
+    /// When the limit of a throttle ends behind which lines of this tube stand, or earlier.
+    fn lines_end(&self, _tube: u32) -> u64 {
+        NEVER
+    }
+
+    /// Whether slots of throttles are kept for takers of this tube.
+    fn keeps_slots(&self, _tube: u32) -> bool {
+        false
     }
 
     /// Whether takers of any tube wait for a slot of a throttle, or one is kept for them.

@@ -466,7 +466,7 @@ pub(crate) fn probe(bytes: &[u8]) {
     let _ = (of_piece(bytes), history_number(bytes), of_piece_work(bytes));
     let _ = (tag_in(bytes), tag_counted(bytes), of_top_tag(bytes));
     let _ = (name_of_schedule(bytes), of_fire(bytes));
-    let _ = (of_edge(bytes), direction_of(bytes), of_condition(bytes));
+    let _ = (of_edge(bytes), direction_of(bytes), of_condition(bytes), gate_of(bytes));
     if let Some(range) = Range::holding(bytes) {
         assert!(*range.start() <= *bytes && *bytes < *range.end(), "a key outside its range");
     }

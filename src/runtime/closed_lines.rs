@@ -2,9 +2,13 @@
 //! open now: what a take of the tube has to look at. Derived from the rows: an opening reads which
 //! gates there are, and takes each for one that may be open. A gate is named as in the name of a
 //! line, see `words::task_gates`.
+//!
+//! A throttle that is known to be closed for a tube has the tube in its slot line, so that the tube
+//! is told when a slot of it is free: see `runtime::slot_lines`.
 
 use crate::engine::effects::{LineSteps, LookedBehind};
 use crate::format::key::Run;
+use crate::words::clock::NEVER;
 use crate::words::gates::NamedGate;
 use crate::words::task_gates;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,36 +16,48 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The gates and the tubes. Usually none.
 #[derive(Debug, Default)]
 pub(crate) struct ClosedLines {
+    /// By tube.
+    pub(crate) of_tubes: BTreeMap<u32, OfTube>,
     /// The tubes behind a gate.
     tubes: BTreeMap<String, BTreeSet<u32>>,
-    /// The gates of a tube.
-    pub(crate) gates: BTreeMap<u32, BTreeMap<String, Behind>>,
     /// The names of throttles, by their runs.
     throttles: BTreeMap<Run, String>,
 }
 
-/// What is known of a gate behind which lines of a tube stand.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Behind {
-    may_be_open: bool,
-    /// Of a throttle.
-    run: Option<Run>,
+/// What is known of the lines of one tube.
+#[derive(Debug)]
+pub(crate) struct OfTube {
+    gates: BTreeSet<String>,
+    /// Those of them that may be open.
+    may_open: BTreeSet<String>,
+    /// When the limit of a throttle among them ends, in queue time, or earlier.
+    end: u64,
+}
+
+impl Default for OfTube {
+    fn default() -> Self {
+        Self { gates: BTreeSet::new(), may_open: BTreeSet::new(), end: NEVER }
+    }
 }
 
 impl ClosedLines {
     pub(crate) fn is_empty(&self) -> bool {
-        self.gates.is_empty()
+        self.of_tubes.is_empty()
     }
 
     /// Whether lines of the tube stand behind any gate.
     pub(crate) fn has(&self, tube: u32) -> bool {
-        self.gates.contains_key(&tube)
+        self.of_tubes.contains_key(&tube)
     }
 
     /// The gates of a tube that may be open.
-    pub(crate) fn opened(&self, tube: u32) -> Vec<String> {
-        let gates = self.gates.get(&tube).into_iter().flatten();
-        gates.filter(|(_, behind)| behind.may_be_open).map(|(gate, _)| gate.clone()).collect()
+    pub(crate) fn opened(&self, tube: u32) -> impl Iterator<Item = &String> {
+        self.of_tubes.get(&tube).into_iter().flat_map(|it| &it.may_open)
+    }
+
+    /// When the limit of a throttle ends behind which lines of the tube stand, or earlier.
+    pub(crate) fn end(&self, tube: u32) -> u64 {
+        self.of_tubes.get(&tube).map_or(NEVER, |it| it.end)
     }
 
     /// The tubes behind a gate, from this number on.
@@ -54,75 +70,81 @@ impl ClosedLines {
     pub(crate) fn throttle(&self, tube: u32, throttle: Run) -> Option<&str> {
         let name = self.throttles.get(&throttle)?;
         let gate = task_gates::text(NamedGate::Throttle(name));
-        self.gates.get(&tube)?.contains_key(&gate).then_some(name)
+        self.of_tubes.get(&tube)?.gates.contains(&gate).then_some(name)
     }
 
-    /// The throttles behind which lines of a tube stand.
-    pub(crate) fn throttles_of(&self, tube: u32) -> impl Iterator<Item = Run> {
-        let gates = self.gates.get(&tube).into_iter().flatten();
-        gates.filter_map(|(_, behind)| behind.run)
-    }
-
-    /// A line of the tube stands behind this gate, which may be open or is known to be closed.
-    pub(crate) fn enter(
-        &mut self,
-        tube: u32,
-        gate: String,
-        (run, may_be_open): (Option<Run>, bool),
-    ) {
-        if let (Some(run), NamedGate::Throttle(name)) = (run, task_gates::named(&gate)) {
+    /// A line of the tube stands behind this gate. It is the throttle of this run, if it is one.
+    pub(crate) fn enter(&mut self, tube: u32, gate: &str, run: Option<Run>) {
+        if let (Some(run), NamedGate::Throttle(name)) = (run, task_gates::named(gate)) {
             self.throttles.insert(run, name.to_owned());
         }
-        self.tubes.entry(gate.clone()).or_default().insert(tube);
-        self.gates.entry(tube).or_default().insert(gate, Behind { may_be_open, run });
+        self.tubes.entry(gate.to_owned()).or_default().insert(tube);
+        self.of_tubes.entry(tube).or_default().gates.insert(gate.to_owned());
     }
 
-    /// Follows what a step says.
+    /// Follows what a step says, in which slots of these throttles were left. What may be open is
+    /// noted last; what a look has found is noted before what is put behind a gate after it.
     pub(crate) fn follow(&mut self, steps: &LineSteps, left: &[Run]) {
-        for tube in &steps.none {
-            self.forget(*tube);
-        }
+        steps.none.iter().for_each(|tube| self.forget(*tube));
         for (tube, gate, looked) in &steps.looked {
             match looked {
+                // If a step after it has put another one there, that is noted now.
                 LookedBehind::IsEmpty => self.leave(*tube, gate),
-                LookedBehind::IsClosed => self.mark(*tube, gate, false),
+                LookedBehind::IsClosed(run) => self.close(*tube, gate, *run),
             }
         }
-        // After the looks, because a take looks before it meets a gate that is closed. A gate
-        // behind which no line stands any more is found empty by the next look.
         for (tube, gate, run) in &steps.closed {
-            self.enter(*tube, gate.clone(), (*run, false));
+            self.close(*tube, gate, *run);
+        }
+        for (tube, end) in &steps.next_end {
+            self.set_end(*tube, |_| *end);
+        }
+        for (tube, end) in &steps.ends {
+            self.set_end(*tube, |known| known.min(*end));
         }
         for (tube, gate) in &steps.opened {
-            self.mark(*tube, gate, true);
+            self.open(*tube, gate);
         }
         for throttle in left {
-            self.left(*throttle);
+            self.leave_slot(*throttle);
         }
     }
 
-    fn mark(&mut self, tube: u32, gate: &str, may_be_open: bool) {
-        let gates = self.gates.get_mut(&tube);
-        if let Some(behind) = gates.and_then(|gates| gates.get_mut(gate)) {
-            behind.may_be_open = may_be_open;
+    fn set_end(&mut self, tube: u32, end: impl FnOnce(u64) -> u64) {
+        if let Some(of_tube) = self.of_tubes.get_mut(&tube) {
+            of_tube.end = end(of_tube.end);
+        }
+    }
+
+    fn close(&mut self, tube: u32, gate: &str, run: Option<Run>) {
+        self.enter(tube, gate, run);
+        if let Some(of_tube) = self.of_tubes.get_mut(&tube) {
+            of_tube.may_open.remove(gate);
+        }
+    }
+
+    fn open(&mut self, tube: u32, gate: &str) {
+        let of_tube = self.of_tubes.get_mut(&tube).filter(|it| it.gates.contains(gate));
+        if let Some(of_tube) = of_tube {
+            of_tube.may_open.insert(gate.to_owned());
         }
     }
 
     /// This throttle may be open for a tube.
-    pub(crate) fn open(&mut self, tube: u32, throttle: Run) {
+    pub(crate) fn open_throttle(&mut self, tube: u32, throttle: Run) {
         if let Some(name) = self.throttles.get(&throttle) {
             let gate = task_gates::text(NamedGate::Throttle(name));
-            self.mark(tube, &gate, true);
+            self.open(tube, &gate);
         }
     }
 
     /// A slot of a throttle was left: it may be open for every tube behind it.
-    fn left(&mut self, throttle: Run) {
+    fn leave_slot(&mut self, throttle: Run) {
         let Some(name) = self.throttles.get(&throttle) else { return };
         let gate = task_gates::text(NamedGate::Throttle(name));
         let tubes: Vec<u32> = self.tubes.get(&gate).into_iter().flatten().copied().collect();
         for tube in tubes {
-            self.mark(tube, &gate, true);
+            self.open(tube, &gate);
         }
     }
 
@@ -135,19 +157,19 @@ impl ClosedLines {
                     .retain(|_, name| task_gates::named(gate) != NamedGate::Throttle(name));
             }
         }
-        if let Some(gates) = self.gates.get_mut(&tube) {
-            gates.remove(gate);
-            if gates.is_empty() {
-                self.gates.remove(&tube);
+        if let Some(of_tube) = self.of_tubes.get_mut(&tube) {
+            of_tube.gates.remove(gate);
+            of_tube.may_open.remove(gate);
+            if of_tube.gates.is_empty() {
+                self.of_tubes.remove(&tube);
             }
         }
     }
 
-    /// The tube was dropped, or its rows are another run's.
+    /// No line of the tube stands behind a gate, or it was dropped, or its rows are another run's.
     pub(crate) fn forget(&mut self, tube: u32) {
-        let gates: Vec<String> =
-            self.gates.get(&tube).into_iter().flatten().map(|(gate, _)| gate.clone()).collect();
-        for gate in gates {
+        let gates = self.of_tubes.get(&tube).map(|it| it.gates.clone());
+        for gate in gates.into_iter().flatten() {
             self.leave(tube, &gate);
         }
     }
@@ -157,24 +179,49 @@ impl ClosedLines {
 mod tests {
     use super::*;
 
+    fn opened(lines: &ClosedLines, tube: u32) -> Vec<String> {
+        lines.opened(tube).cloned().collect()
+    }
+
     #[test]
     fn a_gate_is_looked_at_again_after_it_may_have_opened() {
         let (mut lines, throttle) = (ClosedLines::default(), Run(7));
-        let gate = |name: &str| task_gates::text(NamedGate::Throttle(name));
-        let closed = |tube| (tube, gate("gpu"), Some(throttle));
+        let gpu = task_gates::text(NamedGate::Throttle("gpu"));
+        let closed = |tube| (tube, gpu.clone(), Some(throttle));
         let steps = LineSteps { closed: vec![closed(1), closed(2)], ..LineSteps::default() };
         lines.follow(&steps, &[]);
-        assert!(lines.has(1) && lines.opened(1).is_empty() && !lines.has(3));
+        assert!(lines.has(1) && opened(&lines, 1).is_empty() && !lines.has(3));
         assert_eq!(lines.behind(NamedGate::Throttle("gpu"), 2).collect::<Vec<_>>(), [2]);
         assert_eq!(lines.throttle(1, throttle), Some("gpu"));
-        assert_eq!(lines.throttles_of(2).collect::<Vec<_>>(), [throttle]);
         lines.follow(&LineSteps::default(), &[throttle, Run(8)]);
-        assert_eq!((lines.opened(1), lines.opened(2)), (vec![gate("gpu")], vec![gate("gpu")]));
-        let looked =
-            vec![(1, gate("gpu"), LookedBehind::IsClosed), (2, gate("gpu"), LookedBehind::IsEmpty)];
+        assert_eq!([opened(&lines, 1), opened(&lines, 2)], [[gpu.clone()], [gpu.clone()]]);
+        // The throttle was made again, and has another run.
+        let looked = vec![
+            (1, gpu.clone(), LookedBehind::IsClosed(Some(Run(9)))),
+            (2, gpu.clone(), LookedBehind::IsEmpty),
+        ];
         lines.follow(&LineSteps { looked, ..LineSteps::default() }, &[]);
-        assert!(lines.opened(1).is_empty() && !lines.has(2));
+        assert!(opened(&lines, 1).is_empty() && !lines.has(2));
+        lines.follow(&LineSteps::default(), &[Run(9)]);
+        assert_eq!(opened(&lines, 1), [gpu]);
         lines.forget(1);
         assert!(lines.is_empty() && lines.tubes.is_empty() && lines.throttles.is_empty());
+    }
+
+    /// What a take has put behind a gate after it has found nothing there is behind it.
+    #[test]
+    fn a_step_that_empties_a_gate_and_fills_it_again() {
+        let mut lines = ClosedLines::default();
+        let gate = || task_gates::text(NamedGate::Condition("online"));
+        lines.enter(1, &gate(), None);
+        let (looked, closed) = (vec![(1, gate(), LookedBehind::IsEmpty)], vec![(1, gate(), None)]);
+        lines.follow(&LineSteps { looked, closed, ..LineSteps::default() }, &[]);
+        assert!(lines.has(1) && opened(&lines, 1).is_empty());
+        let ends = LineSteps { ends: vec![(1, 5), (1, 9)], ..LineSteps::default() };
+        lines.follow(&ends, &[]);
+        assert_eq!(lines.end(1), 5);
+        let next = LineSteps { next_end: vec![(1, NEVER)], ..LineSteps::default() };
+        lines.follow(&next, &[]);
+        assert_eq!((lines.end(1), lines.end(2)), (NEVER, NEVER));
     }
 }

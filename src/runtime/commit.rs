@@ -378,7 +378,7 @@ impl EngineState {
             let mark = if durable { Mark(number) } else { Mark(0) };
             self.derived.outbox.wrote = wrote.or(self.derived.outbox.wrote);
             let gated = &self.derived.gated;
-            let is_gated = !gated.tubes.is_empty() || !gated.lines.gates.is_empty();
+            let is_gated = !gated.tubes.is_empty() || !gated.lines.of_tubes.is_empty();
             if is_gated || self.draft.effects.slots.is_some() {
                 let effects = &mut self.draft.effects;
                 self.derived.bound_wakes(&self.store, effects, attempt.now);

@@ -162,7 +162,20 @@ impl KnownTubes for DerivedState {
     }
 
     fn opened(&self, tube: u32) -> Vec<String> {
-        self.gated.lines.opened(tube)
+        self.gated.lines.opened(tube).cloned().collect()
+    }
+
+    fn may_open(&self, tube: u32) -> bool {
+        self.gated.lines.opened(tube).next().is_some()
+    }
+
+    fn lines_end(&self, tube: u32) -> u64 {
+        self.gated.lines.end(tube)
+    }
+
+    #[inline]
+    fn keeps_slots(&self, tube: u32) -> bool {
+        !self.slot_lines.is_empty() && self.slot_lines.keeps(tube)
     }
 
     fn awaits_slots(&self) -> bool {

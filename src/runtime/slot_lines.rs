@@ -78,6 +78,9 @@ impl SlotLines {
         for (throttle, tube, tasks) in &steps.taken {
             self.taken(*throttle, *tube, *tasks);
         }
+        for (tube, tasks) in &steps.served {
+            self.serve(*tube, *tasks, &steps.taken);
+        }
         for tube in &steps.unused {
             self.give_up(*tube);
         }
@@ -112,6 +115,27 @@ impl SlotLines {
         if let Some(line) = self.lines.get_mut(&throttle) {
             line.give_up(tube, u64::try_from(tasks).unwrap_or(u64::MAX));
             self.drop_if_empty(throttle);
+        }
+    }
+
+    /// Whether any slot is kept for a tube.
+    pub(crate) fn keeps(&self, tube: u32) -> bool {
+        self.lines.values().any(|line| line.kept.contains_key(&tube))
+    }
+
+    /// So many takers of the tube have taken tasks: the slots that were kept for them and that
+    /// none of these tasks needs are to be offered.
+    fn serve(&mut self, tube: u32, tasks: usize, taken: &[(Run, u32, usize)]) {
+        let (mut given, tasks) = (Vec::new(), u64::try_from(tasks).unwrap_or(u64::MAX));
+        for (throttle, line) in &mut self.lines {
+            let is_used = taken.iter().any(|(used, of, _)| (used, *of) == (throttle, tube));
+            if !is_used && line.give_up(tube, tasks) {
+                given.push(*throttle);
+            }
+        }
+        for throttle in given {
+            self.drop_if_empty(throttle);
+            self.unsettled.insert(throttle);
         }
     }
 

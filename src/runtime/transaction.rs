@@ -114,7 +114,7 @@ impl<'a> TransactionCommit<'a> {
             Ok(_) => {
                 let EngineState { store, derived, .. } = &mut *state;
                 let is_gated =
-                    !derived.gated.tubes.is_empty() || !derived.gated.lines.gates.is_empty();
+                    !derived.gated.tubes.is_empty() || !derived.gated.lines.of_tubes.is_empty();
                 if is_gated || draft.effects.slots.is_some() {
                     derived.bound_wakes(store, &mut draft.effects, now);
                 }

@@ -2,11 +2,11 @@
 //! the others of its tube go on. The clock is manual, so a taker that wakes was woken.
 
 use crate::gates::ENDS_OF_LEASES;
-use crate::{close_sound, counts, home, killed, kind, secs, still, until_waiting, waiting};
+use crate::{close_sound, counts, home, killed, kind, secs, still, waiting};
 use std::sync::{Arc, Mutex};
 use tubewell::{
-    Advance, Backoff, Conflict, ErrorKind, ManualClock, NewTask, Queue, Retention, State, Task,
-    TaskId, Tube, TubeKind, TubeOptions, WhyNot,
+    Backoff, Conflict, ErrorKind, ManualClock, NewTask, Queue, Retention, State, Task, TaskId,
+    Tube, TubeKind, TubeOptions, WhyNot,
 };
 
 /// A still queue, with two tubes without gates; the second is temporary.
@@ -360,7 +360,7 @@ fn lines_behind_gates_outlive_the_process() {
 /// The gates of a task stay with it, in whatever way it comes to be ready again.
 #[test]
 fn gates_stay_with_the_task() {
-    let (queue, [a, temporary], clock) = two();
+    let (queue, [a, _temporary], clock) = two();
     let other = queue.tube("other").unwrap();
     type Pass = fn(&Queue, [&Tube; 2], TaskId, &ManualClock);
     let ways: [Pass; 10] = [
@@ -408,7 +408,6 @@ fn gates_stay_with_the_task() {
         task.ack().unwrap();
         is_sound(&queue);
     }
-    _ = temporary;
 }
 
 /// A put again says others, or a group instead; a batch has common ones.
@@ -436,9 +435,79 @@ fn gates_are_given_again() {
     is_sound(&queue);
 }
 
+/// A task of a batch has a group or gates, and its own choice counts.
+#[test]
+fn a_batch_with_gates_has_tasks_of_groups() {
+    let (queue, [a, _b], _clock) = two();
+    let kind_of = |id: TaskId| {
+        let info = queue.find(id).unwrap();
+        (info.group.clone(), info.requires.len() + info.throttles.len())
+    };
+    let grouped = || a.task(b"x").group("g");
+    let ids = a.batch_of([grouped(), a.task(b"x"), grouped().kind("k")]).require("online");
+    let ids = ids.kind("all").put().unwrap();
+    let group = || Some("g".to_owned());
+    assert_eq!([0, 1, 2].map(|at| kind_of(ids[at])), [(group(), 0), (None, 1), (group(), 0)]);
+    assert_eq!(queue.find(ids[0]).unwrap().kind.as_deref(), Some("all"));
+    let gated = || a.task(b"x").throttle("gpu");
+    let ids = a.batch_of([gated(), a.task(b"x")]).group("g").put().unwrap();
+    assert_eq!([0, 1].map(|at| kind_of(ids[at])), [(None, 1), (group(), 0)]);
+    let both = a.batch_of([gated().group("g")]).put();
+    assert_eq!(kind(both), ErrorKind::Unsupported);
+}
+
+/// What an open gate would let through stands behind another one, and what is behind it is found.
+#[test]
+fn a_take_of_several_looks_behind_a_gate_until_it_has_them() {
+    let (queue, [a, _b], _clock) = two();
+    queue.set_throttle("gpu", 1).unwrap();
+    let gated = |priority: i64, others: &[&str]| {
+        let task = a.task(b"x").priority(priority).require("online");
+        others.iter().fold(task, |task, name| task.throttle(name)).put().unwrap()
+    };
+    let first = gated(-3, &["gpu"]);
+    gated(-2, &["gpu", "disk"]);
+    gated(-1, &["gpu", "net"]);
+    let last = gated(0, &[]);
+    let several = queue.tubes_of(["a"]).unwrap();
+    let takes: [&dyn Fn() -> Vec<Task>; 2] =
+        [&|| a.take_many(3).unwrap(), &|| several.take_many(3).unwrap()];
+    for take in takes {
+        assert!(a.try_take().unwrap().is_none() && several.try_take().unwrap().is_none());
+        queue.set_condition("online", true).unwrap();
+        let taken = take();
+        assert_eq!(taken.iter().map(Task::id).collect::<Vec<_>>(), [first, last]);
+        taken.into_iter().for_each(|task| task.release().unwrap());
+        queue.set_condition("online", false).unwrap();
+    }
+    let second = gated(1, &[]);
+    queue.set_condition("online", true).unwrap();
+    assert_eq!(queue.explain(second).unwrap().reasons, [WhyNot::Behind { next: last }]);
+    assert_eq!(a.peek_many(9).unwrap().len(), 4, "one of each line");
+    is_sound(&queue);
+}
+
+/// Calls that wait for a task that could be taken are told of a slot that is left.
+#[test]
+fn a_slot_that_is_left_is_told_to_those_who_wait_for_ready_tasks() {
+    let (queue, [a, b], _clock) = two();
+    queue.set_throttle("gpu", 1).unwrap();
+    [&a, &b].into_iter().for_each(|tube| _ = put(tube, |task| task.throttle("gpu")));
+    let first = b.take().unwrap();
+    assert!(a.try_take().unwrap().is_none());
+    first.release().unwrap();
+    let again = b.take().unwrap();
+    let own = a.clone();
+    let waits = std::thread::spawn(move || own.wait_ready(secs(1000)).unwrap());
+    crate::until(|| queue.waiters().unwrap().len() == 1);
+    again.ack().unwrap();
+    assert!(waits.join().unwrap());
+    a.take().unwrap().ack().unwrap();
+}
+
 #[test]
 fn gates_that_are_refused() {
-    let (queue, [a, b], _clock) = two();
+    let (queue, [a, _b], _clock) = two();
     let refused = |task: NewTask<'_>| kind(task.put());
     let task = || a.task(b"x");
     for name in ["", "a\nb", "a\u{1}b", &"n".repeat(255)] {
@@ -461,6 +530,5 @@ fn gates_that_are_refused() {
     let id = put(&a, |task| task.require("online"));
     assert_eq!(kind(a.move_to(id, &of_groups).apply()), ErrorKind::Unsupported);
     assert_eq!(kind(a.copy_to(id, &of_groups)), ErrorKind::Unsupported);
-    _ = (b, until_waiting, Advance::new());
     is_sound(&queue);
 }

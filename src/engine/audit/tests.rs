@@ -163,10 +163,6 @@ fn filled() -> Rows {
     let ada = queue.consumer_with_grace("ada", HOUR).unwrap();
     let bob = queue.consumer("bob").unwrap();
     for tube in &tubes {
-        // The take of the next one puts their line behind the first gate.
-        for _ in 0..2 {
-            tube.task(b"far").priority(-99).require("online").throttle("gpu").put().unwrap();
-        }
         tube.task(b"held").ttr(HOUR).priority(-9).put().unwrap();
         let held = tube.by(&ada).take().unwrap();
         held.start("pid 1").unwrap();
@@ -185,13 +181,14 @@ fn filled() -> Rows {
         tube.bury(buried, "no").unwrap();
         let trashed = tube.task(b"trashed").key("trashed").ttl(HOUR).put().unwrap();
         tube.trash(trashed, "no").unwrap();
+        // The take of the next one puts its line behind the first gate.
+        tube.task(b"urgent").priority(-100).require("online").throttle("gpu").put().unwrap();
         tube.task(b"failed").priority(-99).put().unwrap();
         tube.take().unwrap().fail("smtp", "550").unwrap();
         let later = tube.task(b"later").delay(HOUR).ttl(HOUR).kind("film");
         later.tags(["red", "blue"]).put().unwrap();
         tube.task(b"at noon").run_at(clock.wall() + HOUR).put().unwrap();
         let keyed = tube.task(b"keyed").key("key").ttl(HOUR).put().unwrap();
-        tube.task(b"urgent").priority(-1).put().unwrap();
         tube.task(&[7; 5000]).put().unwrap();
         tube.put(b"alone").unwrap();
         let after = tube.task(b"after").key("after").ttl(HOUR).delay(HOUR).after([keyed]);

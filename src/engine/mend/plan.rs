@@ -373,8 +373,12 @@ fn turns(
     (turn, value): (&Key, Option<&Value>),
     keys: &mut Vec<Key>,
 ) -> Result<()> {
-    let range = Range::holding(turn).filter(|range| range.tag == Tag::Turn);
+    let is_turn = |range: &Range| matches!(range.tag, Tag::Turn | Tag::ClosedTurn);
+    let range = Range::holding(turn).filter(is_turn);
     let Some(run) = range.and_then(|range| range.run) else { return Ok(()) };
+    // Its key ends with a rank and an id, of whatever length the rank is.
+    let gate = range.filter(|range| range.tag == Tag::ClosedTurn).and(key::gate_of(turn));
+    let prefix = gate.map_or(RUN_PREFIX, |gate| key::closed_turns(run, gate).len());
     let row = view.row(turn)?.and_then(|(_, row)| row);
     for group in [value, row.as_ref()].into_iter().flatten() {
         let Ok(group) = std::str::from_utf8(group) else { continue };
@@ -383,7 +387,8 @@ fn turns(
         }
         let line = key::line_of(run, group);
         keys.push(key::group(run, group));
-        if let Some((place, id)) = key::place_of(turn, RUN_PREFIX).zip(key::id_of(turn)) {
+        if let Some((place, id)) = key::place_of(turn, prefix).zip(key::id_of(turn)) {
+            keys.push(key::turn(run, &place, id));
             let gates = task_gates::in_line(group).filter(|_| task_gates::is_line(group));
             keys.extend(gates.map(|gate| key::closed_turn(run, gate, &place, id)));
         }

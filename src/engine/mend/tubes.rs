@@ -4,7 +4,7 @@ use super::{Mended, done};
 use crate::engine::context::{OpContext, sound};
 use crate::engine::effects::{NextDue, TubeChange};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{query, schedules};
+use crate::engine::{lines, query, schedules};
 use crate::format::extension::Extension;
 use crate::format::key::{self, Order, Range, Run, Work};
 use crate::format::row::{self, Counters, PendingOptions, TubeRow, WorkRow};
@@ -49,6 +49,7 @@ pub(super) fn adopt(ctx: &mut OpContext<'_>, run: Run, lost: Option<&(u32, Strin
         None => 0,
     };
     write(ctx, (number, name), (run, void_to), counters)?;
+    lines::learn(ctx, number, run)?;
     if let Some(change) = ctx.effects().tubes.last_mut() {
         change.is_adopted = true;
     }

@@ -5,7 +5,7 @@ use super::{Budget, Candidate, Delivery, Lanes, ensure_open, hand_over};
 use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::tube_set::{TubeTurn, TubeTurns};
-use crate::engine::{gates, lines, slots};
+use crate::engine::{gates, slots};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_STEP};
 use crate::words::numbers::Numbers;
@@ -171,10 +171,11 @@ impl<'a> Search<'a> {
             if let Some(found) = open.found.take() {
                 return Ok(Some(found));
             }
-            let next = sound(open.lanes.next(ctx, open.tube))?.flatten();
+            let wanted = (self.wanted, &mut self.budget);
+            let next = sound(open.lanes.search(ctx, open.tube, wanted))?.flatten();
             if next.is_none() && open.taken == 0 {
                 // What was found could not be taken.
-                note_none(ctx, open.tube);
+                slots::note_unused(ctx, open.tube);
             }
             return Ok(next);
         }
@@ -187,26 +188,15 @@ impl<'a> Search<'a> {
                 return Ok(None);
             }
         }
-        if lines::has_closed(ctx.known, number) {
-            let turns = (most.min(self.wanted), &mut self.budget.turns);
-            sound(lines::open_some(ctx, tube, turns))?;
-        }
         let Some(mut lanes) = sound(Lanes::of(ctx, tube))? else { return Ok(None) };
-        let best = sound(lanes.next(ctx, tube))?.flatten();
+        let wanted = (self.wanted, &mut self.budget);
+        let best = sound(lanes.search(ctx, tube, wanted))?.flatten();
         match best {
             Some(_) => {
                 self.open.insert(number, Open { tube, lanes, found: None, most, taken: 0 });
             }
-            None => note_none(ctx, tube),
+            None => slots::note_unused(ctx, tube),
         }
         Ok(best)
-    }
-}
-
-/// Notes that no task of a tube was found that may be taken.
-fn note_none(ctx: &mut OpContext<'_>, tube: &TubeEntry) {
-    slots::note_unused(ctx, tube);
-    if lines::has_closed(ctx.known, tube.number) {
-        lines::note_taken(ctx, tube, 0);
     }
 }

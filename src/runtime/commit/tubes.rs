@@ -63,7 +63,9 @@ impl EngineState {
         for number in query::numbers(&self.store)? {
             let Some(tube) = query::sound_tube(&self.store, number)? else { continue };
             let next = due::first_deadlines(&self.store, &tube)?;
-            self.derived.load_lines(number, lines::closed(&self.store, tube.run())?);
+            let closed = lines::closed(&self.store, tube.run())?;
+            let end = lines::end(&self.store, tube.run(), Now::FIRST)?;
+            self.derived.load_lines(number, closed, end);
             self.derived.load_tube(number, tube.row, None);
             self.derived.set_bound(number, next);
         }

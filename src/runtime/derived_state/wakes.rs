@@ -2,7 +2,7 @@
 //! is free.
 
 use super::DerivedState;
-use crate::engine::effects::{Effects, SlotSteps};
+use crate::engine::effects::{Effects, LineSteps, LookedBehind, SlotSteps};
 use crate::engine::gates;
 use crate::engine::named_gate::{self, GateNow};
 use crate::engine::tube_cache::KnownTubes;
@@ -58,18 +58,21 @@ impl DerivedState {
     fn offer_slot(&mut self, view: &dyn View, (throttle, number): (Run, u32), now: Now) -> bool {
         let Some(tube) = self.known(number) else { return true };
         let gates = gates::at(view, tube, now).unwrap_or_default();
-        let free_of = |gate: &GateNow| gate.free_for(self, number);
-        let kept = self.slot_lines.kept(throttle, number);
         let is_it = |gate: &&GateNow| gate.throttle == Some(throttle);
-        let Some(free) = gates.iter().find(is_it).map(free_of) else {
-            return self.offer_to_lines(view, (throttle, number), now);
-        };
-        if free <= kept {
+        let kept = self.slot_lines.kept(throttle, number);
+        let own = gates.iter().find(is_it).map(|gate| gate.free_for(self, number));
+        // Without a limit the tube is open to all.
+        let free = own.or_else(|| self.free_of_lines(view, (throttle, number), now));
+        if free.is_some_and(|free| free <= kept) {
             return false;
         }
-        let open = gates.iter().map(free_of).min().filter(|_| tube.row.shut.is_none());
-        let could = open.unwrap_or(0).min(gates::takeable(view, tube));
-        if could <= kept {
+        // Also for takes that come later: it may have been kept for others until now.
+        self.gated.lines.open_throttle(number, throttle);
+        let (Some(_), Some(tube)) = (free, self.known(number)) else { return true };
+        let free_of = |gate: &GateNow| gate.free_for(self, number);
+        let open = gates.iter().map(free_of).min().unwrap_or(u64::MAX);
+        let open = if tube.row.shut.is_some() { 0 } else { open };
+        if open.min(gates::takeable((view, self), tube)) <= kept {
             let closed = |gate: &GateNow| {
                 let throttle = gate.throttle?;
                 (free_of(gate) <= self.slot_lines.kept(throttle, number)).then_some(throttle)
@@ -79,34 +82,25 @@ impl DerivedState {
             closed.into_iter().for_each(|other| self.slot_lines.enter(other, number));
             return true;
         }
-        let all: SmallVec<[Run; 1]> = gates.iter().filter_map(|gate| gate.throttle).collect();
+        let own = gates.iter().filter_map(|gate| gate.throttle);
+        let others = own.filter(|own| *own != throttle);
+        let all: SmallVec<[Run; 1]> = others.chain([throttle]).collect();
         self.wake_for_slots(&all, (throttle, number));
         true
     }
 
-    /// The same for a throttle that is not of the tube, but of tasks in it.
+    /// How many slots of a throttle are free for a tube of which only tasks have it; `None` without
+    /// a limit, or without such tasks behind it.
     #[cold]
-    fn offer_to_lines(
-        &mut self,
+    fn free_of_lines(
+        &self,
         view: &dyn View,
         (throttle, number): (Run, u32),
         now: Now,
-    ) -> bool {
-        let name = self.gated.lines.throttle(number, throttle).map(NamedGate::Throttle);
-        let gate = name.and_then(|name| named_gate::read(view, name, now).ok().flatten());
-        // Without a limit the tube is open to all, and without tasks behind it it needs none.
-        let (Some(gate), Some(tube)) = (gate, self.known(number)) else { return true };
-        if gate.free_for(self, number) <= self.slot_lines.kept(throttle, number) {
-            return false;
-        }
-        let is_open = gates::free((view, self), tube, now).is_ok_and(|free| free > 0);
-        // Also for takes that come later: the slot may have been kept for others until now.
-        self.gated.lines.open(number, throttle);
-        // If the tube itself is closed its takers look when it opens.
-        if is_open {
-            self.wake_for_slots(&[throttle], (throttle, number));
-        }
-        true
+    ) -> Option<u64> {
+        let name = NamedGate::Throttle(self.gated.lines.throttle(number, throttle)?);
+        let gate = named_gate::read(view, name, now).ok()??;
+        Some(gate.free_for(self, number))
     }
 
     /// Wakes a taker of a tube, keeps a slot of each of these throttles for it, and puts the tube
@@ -135,18 +129,20 @@ impl DerivedState {
         for (tube, _, throttle) in &steps.lines.closed {
             throttle.iter().for_each(|throttle| self.slot_lines.enter(*throttle, *tube));
         }
-        for tube in &steps.lines.waits {
-            for throttle in self.gated.lines.throttles_of(*tube) {
-                self.slot_lines.enter(throttle, *tube);
+        for (tube, _, looked) in &steps.lines.looked {
+            if let LookedBehind::IsClosed(Some(throttle)) = looked {
+                self.slot_lines.enter(*throttle, *tube);
             }
         }
     }
 
-    /// Lines of a tube stand behind these gates, as an opening has read.
-    pub(crate) fn load_lines(&mut self, number: u32, gates: Vec<(String, Option<Run>)>) {
-        for (gate, run) in gates {
-            self.gated.lines.enter(number, gate, (run, true));
-        }
+    /// Lines of a tube stand behind these gates, as an opening has read. Each may be open.
+    pub(crate) fn load_lines(&mut self, number: u32, gates: Vec<(String, Option<Run>)>, end: u64) {
+        let opened = gates.iter().map(|(gate, _)| (number, gate.clone())).collect();
+        let closed = gates.into_iter().map(|(gate, run)| (number, gate, run)).collect();
+        let ends = vec![(number, end)];
+        let steps = LineSteps { closed, opened, ends, ..LineSteps::default() };
+        self.gated.lines.follow(&steps, &[]);
     }
 }
 
@@ -155,7 +151,8 @@ mod tests {
     use crate::engine::slots::OfferSlots;
     use crate::runtime::wake::{Registration, WaitPlace, Waiting};
     use crate::words::clock::NEVER;
-    use crate::{Queue, Tube, TubeOptions};
+    use crate::{ManualClock, Queue, Tube, TubeOptions};
+    use std::time::Duration;
 
     /// Two tubes of two tasks each that share one slot.
     fn shared() -> (Queue, [Tube; 2]) {
@@ -222,6 +219,148 @@ mod tests {
             Some("b".into())
         );
         drop((entry, b));
+    }
+
+    /// Two tubes without gates, and a throttle of their tasks.
+    fn of_tasks() -> (Queue, [Tube; 2], ManualClock) {
+        let clock = ManualClock::new();
+        let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+        let tubes = ["a", "b"].map(|name| queue.tube(name).unwrap());
+        queue.set_throttle("gpu", 1).unwrap();
+        (queue, tubes, clock)
+    }
+
+    fn with_gpu(tube: &Tube) {
+        tube.task(b"x").throttle("gpu").put().unwrap();
+    }
+
+    /// Regression: a tube whose only task waits for a condition of its own was offered a slot of
+    /// the tube's throttle again and again, and its taker was woken each time.
+    #[test]
+    fn a_slot_is_not_offered_for_a_task_behind_another_gate() {
+        let (_queue, [a, b]) = shared();
+        a.truncate().unwrap();
+        a.task(b"x").require("online").put().unwrap();
+        let held = b.take().unwrap();
+        let of_a = waits(&a);
+        held.ack().unwrap();
+        let was_woken = is_woken(&of_a);
+        of_a.begin_look();
+        assert!(a.try_take().unwrap().is_none());
+        assert!(!is_woken(&of_a), "woken before: {was_woken}");
+        assert!(b.try_take().unwrap().is_some());
+    }
+
+    /// Regression: only a tube with a throttle of its own gave up what was kept for its tasks.
+    #[test]
+    fn a_slot_that_is_kept_for_tasks_is_given_up() {
+        let hinder: [fn(&Tube); 3] = [
+            |tube| tube.pause().unwrap(),
+            |tube| _ = tube.truncate().unwrap(),
+            |tube| _ = tube.task(b"better").priority(-1).put().unwrap(),
+        ];
+        for (number, hinder) in hinder.into_iter().enumerate() {
+            let (queue, [a, b], _clock) = of_tasks();
+            let c = queue.tube("c").unwrap();
+            [&a, &b, &c].into_iter().for_each(with_gpu);
+            let held = c.take().unwrap();
+            let (of_a, of_b) = (waits(&a), waits(&b));
+            held.ack().unwrap();
+            assert_eq!((is_woken(&of_a), is_woken(&of_b)), (true, false));
+            assert!(b.try_take().unwrap().is_none(), "it is kept");
+            hinder(&a);
+            of_a.begin_look();
+            assert_eq!(a.try_take().unwrap().map(|task| task.detach()).is_some(), number == 2);
+            assert!(is_woken(&of_b), "{number}");
+            assert!(b.try_take().unwrap().is_some());
+        }
+    }
+
+    /// Regression: a tube that was closed when a slot for its tasks was left waited for no slot of
+    /// the throttle that closed it.
+    #[test]
+    fn a_tube_with_a_throttle_and_tasks_with_another_waits_for_both() {
+        let (queue, [_, c], _clock) = of_tasks();
+        queue.set_throttle("api", 1).unwrap();
+        let options = TubeOptions::default().throttle("api");
+        let [a, b] = ["d", "e"].map(|name| queue.create_tube(name, options.clone()).unwrap());
+        with_gpu(&a);
+        with_gpu(&c);
+        b.put(b"x").unwrap();
+        let gpu = c.take().unwrap();
+        let of_a = waits(&a);
+        let api = b.take().unwrap();
+        gpu.ack().unwrap();
+        assert!(!is_woken(&of_a));
+        api.ack().unwrap();
+        assert!(is_woken(&of_a));
+        assert!(a.try_take().unwrap().is_some());
+    }
+
+    /// Regression: a limit that got an end while tasks stood behind it ended for no tube without a
+    /// throttle of its own; and its end woke one taker, whatever stood there.
+    #[test]
+    fn the_end_of_a_limit_opens_what_stands_behind_it() {
+        let (queue, [a, _b], clock) = of_tasks();
+        with_gpu(&a);
+        let _held = a.take().unwrap();
+        with_gpu(&a);
+        a.task(b"x").throttle("gpu").throttle("free").put().unwrap();
+        let takers = [waits(&a), waits(&a)];
+        queue.set_throttle_for("gpu", 1, Duration::from_secs(60)).unwrap();
+        takers.iter().for_each(|taker| _ = (is_woken(taker), taker.begin_look()));
+        assert!(a.try_take().unwrap().is_none());
+        clock.advance(Duration::from_secs(60));
+        queue.tick().unwrap();
+        assert!(takers.iter().all(is_woken));
+        assert_eq!(a.take_many(9).unwrap().len(), 2);
+    }
+
+    /// Regression: a throttle that was removed and made again has another run, which those who
+    /// waited for the one before did not follow.
+    #[test]
+    fn a_throttle_that_was_made_again_is_waited_for() {
+        let (queue, [a, b], _clock) = of_tasks();
+        with_gpu(&a);
+        let held = a.take().unwrap();
+        with_gpu(&a);
+        assert!(a.try_take().unwrap().is_none());
+        held.ack().unwrap();
+        queue.remove_throttle("gpu").unwrap();
+        queue.set_throttle("gpu", 1).unwrap();
+        with_gpu(&b);
+        let held = b.take().unwrap();
+        let of_a = waits(&a);
+        held.ack().unwrap();
+        assert!(is_woken(&of_a));
+        assert!(a.try_take().unwrap().is_some());
+    }
+
+    /// Regression: a slot that was kept for another tube when a take looked was not found free by
+    /// the takes after that.
+    #[test]
+    fn a_slot_that_was_kept_for_others_is_found() {
+        for own in [false, true] {
+            let (queue, [a, b], _clock) = of_tasks();
+            if own {
+                a.set("throttle", ["gpu"]).unwrap();
+            }
+            with_gpu(&a);
+            with_gpu(&b);
+            let c = queue.tube("c").unwrap();
+            with_gpu(&c);
+            let held = c.take().unwrap();
+            let of_b = waits(&b);
+            held.ack().unwrap();
+            assert!(is_woken(&of_b));
+            a.task(b"plain").priority(5).put().unwrap();
+            let plain = a.try_take().unwrap();
+            assert_eq!(plain.map(|task| task.detach()).is_some(), !own);
+            b.truncate().unwrap();
+            of_b.begin_look();
+            assert!(b.try_take().unwrap().is_none());
+            assert!(a.try_take().unwrap().is_some(), "own {own}");
+        }
     }
 
     /// It is kept in each throttle of the tube, and given up in each.
