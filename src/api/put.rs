@@ -119,7 +119,8 @@ impl<T: ?Sized> Tube<T> {
         Ok(())
     }
 
-    /// Writes its place into a row, if the tube has a placement and it is registered.
+    /// Writes its place into a row, if the tube has a placement and it is registered, and the line
+    /// that it stands in by its gates.
     #[inline(always)]
     pub(super) fn place<'a>(&self, row: &mut NewRow<'a>, place: &'a mut Option<Place>) {
         if let Some(name) = &self.placement
@@ -127,6 +128,10 @@ impl<T: ?Sized> Tube<T> {
         {
             let found = placement.place(&PutView::of(row));
             row.placed = Some(place.insert(found).placed());
+        }
+        // After the placement, which is shown groups only.
+        if row.extras.is_some() {
+            row.enter_line();
         }
     }
 }
@@ -368,9 +373,8 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// for a key whose task would come from another tube; [`Invalid`](ErrorKind::Invalid) for a ttl
     /// or ttr of less than a microsecond, delay together with run_at, a group, key, kind, book,
     /// gate or name of a detail that is empty, too long or has control characters, and too many
-    /// gates;
-    /// [`TooLarge`](ErrorKind::TooLarge) for details above 4 KiB, of a batch also for those of a
-    /// task with those of the batch, and of a task that is put again with its own.
+    /// gates; [`TooLarge`](ErrorKind::TooLarge) for details above 4 KiB, of a batch also for those
+    /// of a task with those of the batch, and of a task that is put again with its own.
     pub fn put(self) -> Result<TaskId> {
         self.put_outcome().map(|put| put.id)
     }

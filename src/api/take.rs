@@ -199,7 +199,7 @@ impl<T: ?Sized> Tube<T> {
             let (mut tasks, mut at_once) = (Vec::new(), most);
             while tasks.len() < most {
                 let left = (most - tasks.len()).min(at_once);
-                let op = Take { tube: self.number, most: left, holder: self.holder()? };
+                let op = Take::new(self.number, left, self.holder()?);
                 let handed = match self.hold.core.run(&op, Durability::Relaxed) {
                     // A full disk has room for some of them.
                     Err(_) if !tasks.is_empty() && at_once < most => break,
@@ -209,8 +209,7 @@ impl<T: ?Sized> Tube<T> {
                     }
                     handed => handed?,
                 };
-                let may_be_more = handed.tasks.len() == left || handed.more;
-                let handed = handed.tasks;
+                let may_be_more = handed.len() == left || op.is_cut.get();
                 tasks.reserve(handed.len());
                 // If one of them cannot be opened, the guards of the others return their tasks.
                 let guarded = handed.into_iter().map(|handed| (self.guard(&handed), handed));

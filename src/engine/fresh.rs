@@ -22,7 +22,7 @@ use crate::words::task::TaskId;
 /// Makes the border known, see [`OpContext::border`].
 #[inline]
 pub(crate) fn learn(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
-    if ctx.border(tube).is_some() {
+    if tube.border.is_some() || ctx.border(tube).is_some() {
         return Ok(());
     }
     let border = Border { at: search(ctx, tube)?, unsure_to: ctx.numbers.next.ids };
@@ -55,7 +55,9 @@ pub(crate) fn first(
 /// searched.
 #[inline]
 pub(crate) fn is_mistaken(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<bool> {
-    let is_sure = ctx.border(tube).is_none_or(|border| border.unsure_to <= id.get());
+    // As in `leave`.
+    let is_known = tube.border.as_ref().is_some_and(|border| border.unsure_to <= id.get());
+    let is_sure = is_known || ctx.border(tube).is_none_or(|border| border.unsure_to <= id.get());
     Ok(!is_sure && lookup::state_row(ctx, tube, id, None)?.is_some())
 }
 
@@ -130,7 +132,9 @@ pub(crate) fn leave(ctx: &mut OpContext<'_>, task: &TaskRef<'_>) -> Home {
     let (tube, home) = (task.tube, task.home);
     let Some((raw, _)) = task.read.filter(|_| home.is_fresh) else { return home };
     if task.is_next {
-        let unsure_to = ctx.border(tube).map_or(u64::MAX, |border| border.unsure_to);
+        // One that has moved in this op is no less sure than it was.
+        let border = tube.border.as_ref().or_else(|| ctx.border(tube));
+        let unsure_to = border.map_or(u64::MAX, |border| border.unsure_to);
         let at = key::after(&key::task(tube.run(), &home, task.id));
         ctx.effects().set_border(tube.number, Border { at, unsure_to });
         return home;

@@ -111,9 +111,6 @@ pub(crate) fn enter(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> 
 /// op: its row is as it was before.
 #[inline]
 pub(crate) fn count_taken(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize) -> Result<()> {
-    if ctx.known.keeps_slots(tube.number) {
-        slots::note_looks(ctx, tube, taken);
-    }
     match &tube.row.options.gates {
         Some(_) => count_gated(ctx, tube, taken),
         None => Ok(()),

@@ -33,8 +33,6 @@ pub(crate) struct Plan<'a> {
     /// The task with the group's turn, before and after the step.
     had: Option<(Rank, TaskId)>,
     has: Option<(Rank, TaskId)>,
-    /// Where that turn stands before the step, if it is behind a closed gate.
-    closed: Option<Key>,
 }
 
 /// How many tasks of the group are in flight.
@@ -100,11 +98,11 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
     let after = if is_gated { tasks } else { tasks.saturating_add_signed(step.in_flight) };
     let (was_open, is_open) = (tasks < most, after < most);
 
-    let (mut had, mut has, mut closed) = (None, None, None);
+    let (mut had, mut has) = (None, None);
     let line = key::line_of(tube.run(), step.group);
     let task_of = |key: &Key| position::in_key(key, line.len());
     if was_open && !is_open && step.turn.is_some() {
-        return Ok(Plan { had: step.turn, step, before, after, has, closed });
+        return Ok(Plan { had: step.turn, step, before, after, has });
     }
     if was_open || is_open {
         let mut rows = Scan::prefixed(key::copy(&line));
@@ -126,16 +124,14 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
         && let Some((place, id)) = &had
     {
         let turn = key::turn(tube.run(), place, *id);
-        if sound(ctx.get(&turn))? == Some(None) {
-            closed = closed_turn(ctx, tube, step.group, (place, *id))?;
-            if closed.is_none()
-                && ctx.or_repair(tube, || turn, Err::<(), _>(damaged("turn")))?.is_none()
-            {
-                had = None;
-            }
+        if sound(ctx.get(&turn))? == Some(None)
+            && closed_turn(ctx, tube, step.group, (place, *id))?.is_none()
+            && ctx.or_repair(tube, || turn, Err::<(), _>(damaged("turn")))?.is_none()
+        {
+            had = None;
         }
     }
-    Ok(Plan { step, before, after, had, has, closed })
+    Ok(Plan { step, before, after, had, has })
 }
 
 /// Gives the first task of a group's line, whose key this is, the group's turn, or removes it.
@@ -184,7 +180,7 @@ pub(crate) fn whose_turn(
 impl Plan<'_> {
     /// Applies the step and updates the group's turn.
     pub(crate) fn carry_out(self, ctx: &mut OpContext<'_>, tube: &TubeEntry) {
-        let Self { step, before, after, had, has, closed } = self;
+        let Self { step, before, after, had, has } = self;
         let run = tube.run();
         if let Some(key) = step.leaves {
             ctx.remove(key);
@@ -203,15 +199,18 @@ impl Plan<'_> {
         if had == has {
             return;
         }
+        // The plan has read it, so that it can be read.
+        let at = |(place, id): &(Rank, TaskId)| closed_turn(ctx, tube, step.group, (place, *id));
+        let closed = had.as_ref().and_then(|had| at(had).ok().flatten());
+        let gate = closed.as_deref().and_then(key::gate_of).map(str::to_owned);
         if let Some((place, id)) = had {
-            let turn = || key::turn(run, &place, id);
-            ctx.remove(closed.clone().unwrap_or_else(turn));
+            ctx.remove(closed.unwrap_or_else(|| key::turn(run, &place, id)));
         }
         let Some((place, id)) = has else { return };
         // A line behind a gate stays there, with another first task.
-        match closed.as_ref().and_then(|closed| key::gate_of(closed)) {
+        match gate {
             Some(gate) => {
-                ctx.add(key::closed_turn(run, gate, &place, id), group_value(step.group));
+                ctx.add(key::closed_turn(run, &gate, &place, id), group_value(step.group));
             }
             None => {
                 ctx.add(key::turn(run, &place, id), group_value(step.group));

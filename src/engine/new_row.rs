@@ -83,6 +83,11 @@ impl<'a> Extras<'a> {
         self.line = (!self.gates.is_empty()).then(|| self.gates.line());
     }
 
+    /// The name of the line of its gates, if it has some.
+    pub(crate) fn line(&self) -> Option<&str> {
+        self.line.as_deref()
+    }
+
     /// Whether the task has gates of its own.
     #[cold]
     pub(crate) fn has_gates(&self) -> bool {
@@ -137,15 +142,17 @@ impl<'a> Extras<'a> {
     pub(crate) fn check(
         &self,
         tube: &TubeEntry,
-        (group, key, conflict): (Option<&str>, Option<&str>, Conflict),
+        NewRow { group, key, conflict, placed, .. }: &NewRow<'_>,
     ) -> Result<()> {
         let kind = tube.row.options.kind;
         self.gates.check()?;
-        if self.line.is_some() && group.or(tube.plain_group()).is_some() {
+        let placed_group = placed.and_then(|placed| placed.group);
+        let is_alone = placed_group.or(tube.plain_group()).is_none();
+        if self.line.is_some() && !(is_alone && self.line.as_deref() == *group) {
             let text = "gates of its own for a task in a group, which its group takes in order";
             return Err(Error::new(ErrorKind::Unsupported).because(text));
         }
-        let text = match (key, conflict) {
+        let text = match (*key, *conflict) {
             _ if !self.must_exist => "",
             (None, _) => "must_exist without a key, which says what must exist",
             (_, Conflict::Debounce) => "must_exist with a debounce, which may make a new task",
@@ -255,14 +262,23 @@ impl<'a> NewRow<'a> {
     /// The group that it is put in, or the line of its gates.
     #[inline(always)]
     pub(crate) fn placed_group(&self) -> Option<&'a str> {
-        let line = self.extras.and_then(|extras| extras.line.as_deref());
-        self.placed.and_then(|placed| placed.group).or(self.group).or(line)
+        self.placed.and_then(|placed| placed.group).or(self.group)
     }
 
-    /// The group that the caller or the placement gives.
+    /// Refuses a group with a name that no group has, unless it is the line of its gates.
     #[cold]
-    pub(crate) fn named_group(&self) -> Option<&'a str> {
-        self.placed.and_then(|placed| placed.group).or(self.group)
+    pub(crate) fn check_group(&self, group: &'a str) -> Result<&'a str> {
+        match self.extras.and_then(|extras| extras.line.as_deref()) {
+            Some(line) if line == group => Ok(line),
+            _ => name::label("group name", group),
+        }
+    }
+
+    /// With gates of its own it stands in their line, and not in a group.
+    #[cold]
+    pub(crate) fn enter_line(&mut self) {
+        let line = self.extras.and_then(|extras| extras.line.as_deref());
+        self.group = self.group.or(line);
     }
 
     /// Not before this time of day.

@@ -4,13 +4,13 @@ use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::keys::KeyedTask;
 use crate::engine::linked::Earlier;
 use crate::engine::moves::{Move, Which};
-use crate::engine::new_row::{Extras, NewRow};
+use crate::engine::new_row::{Extras, NewRow, Placed};
 use crate::engine::payload::is_inline;
 use crate::engine::pieces::{self, Staged, StagedPayload};
 use crate::engine::replace::{Replacement, generation_after};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{fresh, keys, lines, lookup, query, statistics, tag_counts, transition};
+use crate::engine::{fresh, keys, lookup, query, statistics, tag_counts, transition};
 use crate::format::View;
 use crate::format::key::{Home, Order, Rank, Run};
 use crate::format::piece::Pieces;
@@ -280,22 +280,16 @@ impl PutTasks<'_> {
             let text = "set either delay or run_at, not both";
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
-        let placed_group = task.placed.and_then(|placed| placed.group);
-        task.group.map_or(Ok(""), |group| name::label("group name", group))?;
+        task.group.map_or(Ok(""), |group| task.check_group(group))?;
         task.key.map_or(Ok(""), |key| name::label("key", key))?;
-        let given = || (task.named_group(), task.key, task.conflict);
-        task.extras.map_or(Ok(()), |extras| extras.check(tube, given()))?;
-        placed_group.map_or(Ok(""), |group| name::label("group name", group))?;
+        task.extras.map_or(Ok(()), |extras| extras.check(tube, task))?;
         match (&options.placement, task.placed) {
             (Some(_), _) if task.front => {
                 let text = "option front with a placement";
                 Err(Error::new(ErrorKind::Unsupported).because(text))
             }
             (Some(name), None) => Err(Error::new(ErrorKind::DriverMissing).because(name.as_str())),
-            (_, Some(placed)) if Order::placed(placed.order).is_none() => {
-                let text = "a placement's order has at most 16 bytes";
-                Err(Error::new(ErrorKind::Invalid).because(text))
-            }
+            (_, Some(placed)) => check_placed(&placed),
             _ => Ok(()),
         }
     }
@@ -320,9 +314,6 @@ impl PutTasks<'_> {
         let priority = options.turned(task.priority.unwrap_or(options.priority));
         let place = Rank { priority, order: task.order(number) };
         let group = task.placed_group().or(tube.plain_group());
-        if task.extras.is_some() {
-            lines::note(ctx, tube, group);
-        }
         let mut standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
         if options.keep_days > 0 {
             statistics::put(ctx, &mut standing);
@@ -451,6 +442,15 @@ fn switched_off(switches: Switches, task: &NewRow<'_>) -> Option<&'static str> {
 
 /// The state of a new task.
 #[inline(always)]
+/// Refuses what a placement must not say.
+fn check_placed(placed: &Placed<'_>) -> Result<()> {
+    if Order::placed(placed.order).is_none() {
+        let text = "a placement's order has at most 16 bytes";
+        return Err(Error::new(ErrorKind::Invalid).because(text));
+    }
+    placed.group.map_or(Ok(()), |group| name::label("group name", group).map(drop))
+}
+
 fn first_state(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,

@@ -167,6 +167,7 @@ pub(crate) fn note_unused(ctx: &mut OpContext<'_>, tube: &TubeEntry) {
 #[inline(never)]
 pub(crate) fn note_looks(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize) {
     match taken {
+        _ if !ctx.known.keeps_slots(tube.number) => {}
         0 => ctx.effects().slot_steps().unused.push(tube.number),
         taken => ctx.effects().slot_steps().served.push((tube.number, taken)),
     }
@@ -207,10 +208,9 @@ impl Op for OfferSlots {
     type Done = ();
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
-        // One that was dropped or has other gates now has none.
-        if let Some(tube) = self.kept_for {
-            ctx.effects().slot_steps().unused.push(tube);
-        }
+        // A step with steps of slots offers them. A tube that was dropped or has other gates now
+        // has none that are kept.
+        ctx.effects().slot_steps().unused.extend(self.kept_for);
         Ok(())
     }
 }

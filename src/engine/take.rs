@@ -18,6 +18,7 @@ use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId, Ticket};
 use crate::words::task_gates::is_line;
 use smallvec::SmallVec;
+use std::cell::Cell;
 
 mod chosen;
 mod several;
@@ -31,6 +32,8 @@ pub(crate) struct Take {
     pub(crate) most: usize,
     /// The named consumer, or 0.
     pub(crate) holder: u32,
+    /// It has met many lines behind closed gates, and not all tasks that it may have.
+    pub(crate) is_cut: Cell<bool>,
 }
 
 /// What a taker sees of a task without a read.
@@ -62,12 +65,10 @@ impl Delivery {
     }
 }
 
-/// What a take from one tube has taken.
-#[derive(Debug, Default)]
-pub(crate) struct Taken {
-    pub(crate) tasks: SmallVec<[Delivery; 1]>,
-    /// It has met many lines behind closed gates, and not all tasks that it may have.
-    pub(crate) more: bool,
+impl Take {
+    pub(crate) fn new(tube: u32, most: usize, holder: u32) -> Self {
+        Self { tube, most, holder, is_cut: Cell::new(false) }
+    }
 }
 
 /// How much one op may read and move while it looks for tasks.
@@ -83,7 +84,7 @@ impl Budget {
 }
 
 impl Op for Take {
-    type Done = Taken;
+    type Done = SmallVec<[Delivery; 1]>;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
@@ -96,29 +97,41 @@ impl Op for Take {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
         ensure_open(ctx, self.holder)?;
-        let (mut taken, mut budget) = (Taken::default(), Budget::ALL);
+        let (mut handed, mut budget) = (SmallVec::new(), Budget::ALL);
         let mut most = self.most.min(BATCH_TASKS_MAX);
         if tube.row.may_be_closed() {
             most = most.min(gates::admit(ctx, &tube)?);
             if most == 0 {
-                return Ok(taken);
+                return Ok(handed);
             }
         }
         // Taken tasks come before the next one in key order, so the scan continues after them and
         // never over rows that this op itself removed.
         let mut lanes = Lanes::of(ctx, &tube)?;
-        while taken.tasks.len() < most {
-            let wanted = most - taken.tasks.len();
+        while handed.len() < most {
+            let wanted = most - handed.len();
             let Some(best) = lanes.search(ctx, &tube, (wanted, &mut budget))? else { break };
-            match hand_over(ctx, &tube, &best, self.holder, &mut budget)? {
-                Some(task) => taken.tasks.push(task),
-                None if budget.turns == 0 => break,
+            if best.is_stopped(ctx, &tube, &mut budget)? {
+                if budget.turns == 0 {
+                    self.is_cut.set(true);
+                    break;
+                }
+                continue;
+            }
+            match hand_over(ctx, &tube, &best, self.holder, &mut budget.bytes)? {
+                Some(task) => {
+                    handed.push(task);
+                    best.close_rest(ctx, &tube)?;
+                }
                 None => lanes.skip(best),
             }
         }
-        taken.more = budget.turns == 0 && taken.tasks.len() < most;
-        gates::count_taken(ctx, &tube, taken.tasks.len())?;
-        Ok(taken)
+        if lanes.told.is_some() {
+            self.is_cut.set(budget.turns == 0 && handed.len() < most);
+            slots::note_looks(ctx, &tube, handed.len());
+        }
+        gates::count_taken(ctx, &tube, handed.len())?;
+        Ok(handed)
     }
 }
 
@@ -156,12 +169,22 @@ fn ensure_open(ctx: &OpContext<'_>, holder: u32) -> Result<()> {
     Ok(())
 }
 
+/// How far a take has looked behind the gates of a tube that may be open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ToOpen {
+    /// Not yet.
+    All,
+    /// As far as it wanted tasks.
+    Rest,
+    Nothing,
+}
+
 /// Where the next ready tasks are: the fresh ones, the other ones without a group, and the groups'
 /// turns.
 struct Lanes {
-    /// Whether lines behind gates that may be open are still to be given their turns.
-    may_open: bool,
-    has_opened: bool,
+    /// If the tube has lines behind gates, or slots are kept for its takers: whether lines are
+    /// still to be given their turns. Apart, because most tubes have none.
+    told: Option<ToOpen>,
     /// Of the fresh tasks: it continues after this one instead of at the border, because this one
     /// was left where it is.
     skipped: Option<Key>,
@@ -192,15 +215,8 @@ impl Lanes {
     fn of(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<Self> {
         fresh::learn(ctx, tube)?;
         let cursor = |tag| Cursor { range: tube.range(tag), last: None };
-        let may_open = lines::has_closed(ctx.known, tube.number);
-        let has_opened = false;
-        Ok(Self {
-            may_open,
-            has_opened,
-            skipped: None,
-            ready: cursor(Tag::Ready),
-            turns: cursor(Tag::Turn),
-        })
+        let told = ctx.known.is_told(tube.number).then_some(ToOpen::All);
+        Ok(Self { told, skipped: None, ready: cursor(Tag::Ready), turns: cursor(Tag::Turn) })
     }
 
     /// The best task of all, those behind gates among them that are open now. So many are wanted.
@@ -211,7 +227,7 @@ impl Lanes {
         tube: &TubeEntry,
         (wanted, budget): (usize, &mut Budget),
     ) -> Result<Option<Candidate>> {
-        if self.may_open {
+        if self.told.is_some() {
             return self.open_and_search(ctx, tube, (wanted, budget));
         }
         self.next(ctx, tube)
@@ -227,31 +243,33 @@ impl Lanes {
         tube: &TubeEntry,
         (wanted, budget): (usize, &mut Budget),
     ) -> Result<Option<Candidate>> {
-        if !self.has_opened {
-            (self.may_open, self.has_opened) = (self.open(ctx, tube, (wanted, budget))?, true);
+        if self.told == Some(ToOpen::All) {
+            self.open(ctx, tube, (wanted, budget))?;
         }
         loop {
             let best = self.next(ctx, tube)?;
-            if best.is_some() || !self.may_open || budget.turns == 0 {
+            if best.is_some() || self.told != Some(ToOpen::Rest) || budget.turns == 0 {
                 return Ok(best);
             }
-            self.may_open = self.open(ctx, tube, (wanted, budget))?;
+            self.open(ctx, tube, (wanted, budget))?;
         }
     }
 
-    /// Gives turns back. They may come before those that were met. Returns whether there may be
-    /// more to give back.
+    /// Gives turns back. They may come before those that were met.
     fn open(
         &mut self,
         ctx: &mut OpContext<'_>,
         tube: &TubeEntry,
         (wanted, budget): (usize, &mut Budget),
-    ) -> Result<bool> {
+    ) -> Result<()> {
         self.turns.last = None;
-        lines::open_some(ctx, tube, (wanted, &mut budget.turns))
+        let is_rest = lines::open_some(ctx, tube, (wanted, &mut budget.turns))?;
+        self.told = Some(if is_rest { ToOpen::Rest } else { ToOpen::Nothing });
+        Ok(())
     }
 
     /// The best task of all.
+    #[inline(always)]
     fn next(&mut self, ctx: &OpContext<'_>, tube: &TubeEntry) -> Result<Option<Candidate>> {
         let ready = self.ready.peek(ctx)?;
         let turn = self.turns.peek(ctx)?;
@@ -310,19 +328,38 @@ struct Candidate {
     is_next: bool,
 }
 
+impl Candidate {
+    /// Whether it has gates of its own that are not all open. Then its line is behind one of them.
+    #[inline(always)]
+    fn is_stopped(
+        &self,
+        ctx: &mut OpContext<'_>,
+        tube: &TubeEntry,
+        budget: &mut Budget,
+    ) -> Result<bool> {
+        if self.tag != Tag::Line || !lines::stops(ctx, tube, &self.key)? {
+            return Ok(false);
+        }
+        budget.turns = budget.turns.saturating_sub(1);
+        Ok(true)
+    }
+
+    /// The task was taken: what is left of its line may be behind a gate now.
+    #[inline(always)]
+    fn close_rest(&self, ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
+        if self.tag == Tag::Line { lines::close_rest(ctx, tube, &self.key) } else { Ok(()) }
+    }
+}
+
 /// Takes the task. A task that is damaged is skipped if its repair did not help.
 fn hand_over(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
     Candidate { tag, id, place, key, row, is_next }: &Candidate,
     holder: u32,
-    budget: &mut Budget,
+    bytes_left: &mut usize,
 ) -> Result<Option<Delivery>> {
     if *tag == Tag::Fresh && fresh::is_mistaken(ctx, tube, *id)? {
-        return Ok(None);
-    }
-    if *tag == Tag::Line && lines::stops(ctx, tube, key)? {
-        budget.turns = budget.turns.saturating_sub(1);
         return Ok(None);
     }
     let row = row.as_ref().ok_or_else(|| damaged("ready"));
@@ -336,7 +373,7 @@ fn hand_over(
     let task = stored.task(tube).and_then(|task| {
         let task = TaskRef { is_next: *is_next, ..task };
         let mut content = task.content(ctx)?;
-        content.payload.read_if_short(ctx, &mut budget.bytes)?;
+        content.payload.read_if_short(ctx, bytes_left)?;
         Ok((task, content))
     });
     let (task, content) = match task {
@@ -348,11 +385,7 @@ fn hand_over(
         TaskState::Fresh(head) => TaskProgress::fresh(head.expires, head.ttr),
         standing => standing.head().clone(),
     };
-    let handed = take(ctx, &task, (&standing, head), content, holder)?;
-    if *tag == Tag::Line {
-        lines::close_rest(ctx, tube, key)?;
-    }
-    Ok(Some(handed))
+    take(ctx, &task, (&standing, head), content, holder).map(Some)
 }
 
 #[inline(always)]

@@ -96,6 +96,11 @@ pub(crate) trait KnownTubes {
         false
     }
 
+    /// Whether one of both is so: what a take of this tube finds is of interest.
+    fn is_told(&self, tube: u32) -> bool {
+        self.has_closed_lines(tube) || self.keeps_slots(tube)
+    }
+
     /// Whether takers of any tube wait for a slot of a throttle, or one is kept for them.
     fn awaits_slots(&self) -> bool {
         false

@@ -1,12 +1,11 @@
 //! The calls that the handles of a queue make: its start and its close, ops, reads and waits.
 
+use crate::engine::Op;
 use crate::engine::consumers::{Join, Leave};
 use crate::engine::due::{CatchUp, WorkOff};
 use crate::engine::settings::{ChangeSetting, Changed};
 use crate::engine::slots::OfferSlots;
 use crate::engine::sweep::FollowOptions;
-use crate::engine::take::{Delivery, Take};
-use crate::engine::{Op, OpContext};
 use crate::format::View;
 use crate::runtime::activity::Activity;
 use crate::runtime::checkpointer::{checkpoint, checkpoint_if_free, unless_full};
@@ -23,7 +22,6 @@ use crate::store::Opened;
 use crate::words::clock::{NEVER, Now};
 use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::numbers::Numbers;
 use crate::words::sync::{Arc, Ordering, ThreadBuilder};
 use crate::words::sync::{current, has_ended, never, wait_or_stop};
 use crate::words::wait::Wait;
@@ -234,24 +232,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes one task; waits for one.
-    pub(crate) fn take(&self, tube: u32, holder: u32, wait: Wait<'_>) -> Result<Option<Delivery>> {
-        let op = UnlessStopped { take: Take { tube, most: 1, holder }, wait };
-        let take = || loop {
-            let mut taken = self.apply(&op)?.0;
-            match taken.tasks.pop() {
-                None if taken.more => self.state.pass_on(),
-                task => return Ok(task),
-            }
-        };
-        let taken = take();
-        // A task is long, and is not moved once more.
-        if !matches!(taken, Ok(None)) {
-            return taken;
-        }
-        self.wait_for(&self.takers, tube, holder, wait, take)
-    }
-
     /// Calls `look` whenever the waiter is woken, until it finds something or the wait is over. It
     /// is registered before the first look, so nothing that comes after that is missed.
     pub(crate) fn wait_for<R>(
@@ -440,38 +420,6 @@ fn depends_on_rows(kind: ErrorKind) -> bool {
             | ErrorKind::TubeMismatch
             | ErrorKind::TubeBusy
     )
-}
-
-/// A take that takes nothing after the wait was stopped. It checks that under the engine's lock, so
-/// a task that is put after the stop is never taken.
-pub(crate) struct UnlessStopped<'a, T> {
-    pub(crate) take: T,
-    pub(crate) wait: Wait<'a>,
-}
-
-impl<T: Op<Done: Default>> Op for UnlessStopped<'_, T> {
-    type Done = T::Done;
-
-    const OVER_SET: bool = T::OVER_SET;
-
-    fn tube_set(&self) -> Option<u32> {
-        self.take.tube_set()
-    }
-
-    #[inline]
-    fn tube(&self) -> Option<u32> {
-        self.take.tube()
-    }
-
-    #[inline]
-    fn numbers(&self) -> Numbers {
-        self.take.numbers()
-    }
-
-    #[inline]
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
-        if self.wait.is_stopped() { Ok(T::Done::default()) } else { self.take.decide(ctx) }
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(crate) struct ClosedLines {
     /// By tube.
-    pub(crate) of_tubes: BTreeMap<u32, OfTube>,
+    of_tubes: BTreeMap<u32, OfTube>,
     /// The tubes behind a gate.
     tubes: BTreeMap<String, BTreeSet<u32>>,
     /// The names of throttles, by their runs.
@@ -26,7 +26,7 @@ pub(crate) struct ClosedLines {
 
 /// What is known of the lines of one tube.
 #[derive(Debug)]
-pub(crate) struct OfTube {
+struct OfTube {
     gates: BTreeSet<String>,
     /// Those of them that may be open.
     may_open: BTreeSet<String>,

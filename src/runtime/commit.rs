@@ -377,9 +377,7 @@ impl EngineState {
         let appended = self.store.append(&mut self.draft.rows, advance, adds).map(|number| {
             let mark = if durable { Mark(number) } else { Mark(0) };
             self.derived.outbox.wrote = wrote.or(self.derived.outbox.wrote);
-            let gated = &self.derived.gated;
-            let is_gated = !gated.tubes.is_empty() || !gated.lines.of_tubes.is_empty();
-            if is_gated || self.draft.effects.slots.is_some() {
+            if !self.derived.gated.tubes.is_empty() || self.draft.effects.slots.is_some() {
                 let effects = &mut self.draft.effects;
                 self.derived.bound_wakes(&self.store, effects, attempt.now);
             }

@@ -156,9 +156,8 @@ impl KnownTubes for DerivedState {
         self.gated.naming(gate, from, most)
     }
 
-    #[inline]
     fn has_closed_lines(&self, tube: u32) -> bool {
-        !self.gated.lines.is_empty() && self.gated.lines.has(tube)
+        self.gated.lines.has(tube)
     }
 
     fn opened(&self, tube: u32) -> Vec<String> {
@@ -173,9 +172,14 @@ impl KnownTubes for DerivedState {
         self.gated.lines.end(tube)
     }
 
-    #[inline]
     fn keeps_slots(&self, tube: u32) -> bool {
-        !self.slot_lines.is_empty() && self.slot_lines.keeps(tube)
+        self.slot_lines.keeps(tube)
+    }
+
+    #[inline]
+    fn is_told(&self, tube: u32) -> bool {
+        let is_any = !self.gated.lines.is_empty() || !self.slot_lines.is_empty();
+        is_any && (self.has_closed_lines(tube) || self.keeps_slots(tube))
     }
 
     fn awaits_slots(&self) -> bool {

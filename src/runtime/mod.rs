@@ -29,6 +29,7 @@ pub(crate) mod sessions;
 pub(crate) mod timer;
 pub(crate) mod sleepers;
 pub(crate) mod calls;
+pub(crate) mod taking;
 pub(crate) mod named_gates;
 pub(crate) mod merging;
 pub(crate) mod reads;

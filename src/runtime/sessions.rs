@@ -512,12 +512,8 @@ mod tests {
         let join = Join { name: "ada", about, pid: 1, is_known: false };
         assert_eq!(submit(core, &join).unwrap().0, grace.consumer);
         let holder = grace.consumer;
-        let take = Take { tube: tubes[0].number, most: 1, holder };
-        assert_eq!(
-            submit(core, &take).unwrap().0.tasks.len(),
-            1,
-            "in a tube that the steps have passed"
-        );
+        let take = Take::new(tubes[0].number, 1, holder);
+        assert_eq!(submit(core, &take).unwrap().0.len(), 1, "in a tube that the steps have passed");
         assert_eq!(return_leases(core, Grace { from: next, ..grace }, None).unwrap(), None);
         queue.tick().unwrap();
         assert_eq!(leases(), left + 1);

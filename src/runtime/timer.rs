@@ -546,7 +546,7 @@ mod tests {
         (0..20 * SWEEP_TASKS).for_each(|_| _ = tube.task(b"x").delay(SECOND).put().unwrap());
         clock.advance(SECOND);
         let core = &tube.hold.core;
-        let take = Take { tube: tube.number, most: 1, holder: 0 };
+        let take = Take::new(tube.number, 1, 0);
         let (mut attempts, mut turns) = (Attempts::default(), 0);
         let left = |state: &EngineState| {
             let run = state.derived.known(tube.number).unwrap().run();
@@ -559,7 +559,7 @@ mod tests {
             assert!(before - left(&state) <= SWEEP_TASKS as u64);
             match step {
                 Err(Undone::TryAfter(After::Yield)) => turns += 1,
-                Ok((handed, _)) => break assert_eq!(handed.tasks.len(), 1),
+                Ok((handed, _)) => break assert_eq!(handed.len(), 1),
                 Err(_) => panic!("refused"),
             }
         }

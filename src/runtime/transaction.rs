@@ -113,9 +113,7 @@ impl<'a> TransactionCommit<'a> {
         let committed = match state.store.finish(app, writes, advance) {
             Ok(_) => {
                 let EngineState { store, derived, .. } = &mut *state;
-                let is_gated =
-                    !derived.gated.tubes.is_empty() || !derived.gated.lines.of_tubes.is_empty();
-                if is_gated || draft.effects.slots.is_some() {
+                if !derived.gated.tubes.is_empty() || draft.effects.slots.is_some() {
                     derived.bound_wakes(store, &mut draft.effects, now);
                 }
                 derived.committed(draft, Mark(0), &self.parts.hub);

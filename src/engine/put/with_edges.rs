@@ -6,7 +6,7 @@ use crate::engine::dependencies::{AfterTasks, FoundTasks, NewEdges, block};
 use crate::engine::new_row::Extras;
 use crate::engine::stored::TaskState;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{kinds, tags};
+use crate::engine::{kinds, lines, tags};
 use crate::format::row::LinkingRow;
 use crate::words::error::Result;
 use crate::words::task::TaskId;
@@ -66,6 +66,7 @@ impl PutTasks<'_> {
         standing: &TaskState,
     ) -> Result<(TaskState, bool)> {
         let started = extras.start(ctx, tube, standing)?;
+        lines::note(ctx, tube, extras.line());
         kinds::add(ctx, tube, id, extras.labels().kind);
         if !extras.tags().is_empty() {
             tags::put(ctx, tube, id, extras.tags())?;

@@ -4,7 +4,7 @@
 use super::{Delivery, ensure_open, take};
 use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::stored::{TaskRef, TaskState};
-use crate::engine::{gates, groups, keys, lines, lookup, settle, state_rows};
+use crate::engine::{gates, groups, keys, lines, lookup, settle, slots, state_rows};
 use crate::format::View;
 use crate::format::key::{self, Direction};
 use crate::format::row::TaskProgress;
@@ -71,6 +71,7 @@ impl Op for Claim {
             None => {}
         }
         let handed = take_chosen(ctx, &task, (&standing, head), self.holder)?;
+        slots::note_looks(ctx, &tube, 1);
         gates::count_taken(ctx, &tube, 1)?;
         Ok(handed)
     }
@@ -109,6 +110,7 @@ impl Op for TakeGroup<'_> {
         let task = stored.task(&tube)?;
         let head = standing.head().clone();
         let handed = take_chosen(ctx, &task, (&standing, head), self.holder)?;
+        slots::note_looks(ctx, &tube, 1);
         gates::count_taken(ctx, &tube, 1)?;
         Ok(Some(handed))
     }

@@ -82,8 +82,13 @@ impl Op for TakeFrom {
                 break;
             };
             let priority = across(tube, &best);
-            match hand_over(ctx, tube, &best, self.holder, &mut search.budget)? {
+            if best.is_stopped(ctx, tube, &mut search.budget)? {
+                search.turns.put_back(turn);
+                continue;
+            }
+            match hand_over(ctx, tube, &best, self.holder, &mut search.budget.bytes)? {
                 Some(task) => {
+                    best.close_rest(ctx, tube)?;
                     search.turns.serve(&turn, priority);
                     *taken_here += 1;
                     let (tube, name) = (turn.tube, turn.order.name);
@@ -92,13 +97,11 @@ impl Op for TakeFrom {
                 None => {
                     lanes.skip(best);
                     search.turns.put_back(turn);
-                    if search.budget.turns == 0 {
-                        break;
-                    }
                 }
             }
         }
         for open in search.open.values().filter(|open| open.taken > 0) {
+            slots::note_looks(ctx, open.tube, open.taken);
             gates::count_taken(ctx, open.tube, open.taken)?;
         }
         let is_cut = search.budget.turns == 0;

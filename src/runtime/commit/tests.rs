@@ -122,7 +122,7 @@ fn an_ack_goes_before_a_put_that_waits_for_the_ring() {
     for _ in 0..9 {
         done(&mut state, &env, &put).unwrap();
     }
-    let taken = done(&mut state, &env, &Take { tube, most: 9, holder: 0 }).unwrap().tasks;
+    let taken = done(&mut state, &env, &Take::new(tube, 9, 0)).unwrap();
     for task in taken {
         // What a rest of a page leaves is used as well.
         while done(&mut state, &env, &put).is_some() {}
@@ -224,11 +224,11 @@ fn a_rate_wakes_a_taker_for_each_task_that_it_lets_through() {
     assert_eq!((look(), now().1), (0, due));
     clock.advance(second);
     assert_eq!((look(), now().1), (1, NEVER), "it is open, and no deadline is left");
-    assert_eq!(woken(&tube, &Take { tube: tube.number, most: 1, holder: 0 }), 0);
+    assert_eq!(woken(&tube, &Take::new(tube.number, 1, 0)), 0);
     assert_eq!(now().1, due + 60_000_000);
     clock.advance(600 * second);
     assert_eq!(look(), 2, "as many as the burst");
-    assert_eq!(woken(&tube, &Take { tube: tube.number, most: 1, holder: 0 }), 1, "the next looks");
+    assert_eq!(woken(&tube, &Take::new(tube.number, 1, 0)), 1, "the next looks");
 }
 
 /// On a full disk the due work of a tube is left out while a take can free space. With a rate it is

@@ -122,8 +122,8 @@ fn a_take_reads_a_bounded_part_of_payloads_under_the_lock() {
     queue.close().unwrap();
     let (_queue, tube) = open(&home);
     let before = read_bytes(&tube);
-    let take = Take { tube: tube.number, most: 100, holder: 0 };
-    let handed = tube.hold.core.apply(&take).unwrap().0.tasks;
+    let take = Take::new(tube.number, 100, 0);
+    let (handed, _) = tube.hold.core.apply(&take).unwrap();
     let is_read = |at: usize| matches!(handed[at].payload, StoredPayload::Read(_));
     assert_eq!((0..41).filter(|at| is_read(*at)).collect::<Vec<_>>(), [0, 1, 2, 3]);
     let read = (read_bytes(&tube) - before) as usize;
@@ -142,8 +142,8 @@ fn a_task_that_is_lost_before_its_payload_was_read_is_not_handed_out() {
     let queue = Queue::builder().by_hand(true).in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
     let id = tube.put(&vec![7; SWEEP_BYTES + 1]).unwrap();
-    let take = Take { tube: tube.number, most: 1, holder: 0 };
-    let take = || tube.hold.core.apply(&take).unwrap().0.tasks.remove(0);
+    let take = Take::new(tube.number, 1, 0);
+    let take = || tube.hold.core.apply(&take).unwrap().0.remove(0);
     let first = take();
     let first_lease = tube.guard(&first);
     tube.release_all().unwrap();

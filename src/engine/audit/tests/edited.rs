@@ -169,7 +169,7 @@ fn a_default_priority_that_changes_hides_no_task() {
     let after = played.put(NewRow::PLAIN);
     assert_eq!(played.rows.faults(), NOTHING);
     assert_eq!(played.state(before), State::Ready);
-    let taken = played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap().tasks;
+    let taken = played.run(&Take::new(1, 1, 0)).unwrap();
     assert_eq!(taken[0].id, after, "the new default is the better one");
     played.run(&tool(buried, Verb::Kick)).unwrap();
     for id in [before, buried, after] {
@@ -187,20 +187,20 @@ fn works_of_several_kinds_run_side_by_side_and_lose_nothing() {
     let take = |played: &mut Played, most| {
         (0..most).for_each(|_| _ = played.put(NewRow { group: Some("g"), ..NewRow::PLAIN }));
         (0..most).for_each(|_| _ = played.put(NewRow::PLAIN));
-        played.run(&Take { tube: 1, most, holder: 0 }).unwrap().tasks.len()
+        played.run(&Take::new(1, most, 0)).unwrap().len()
     };
     assert_eq!(take(&mut played, 300), 300);
     played.run(&ReleaseAll { tube: 1 }).unwrap();
     assert!(played.run(&Sweep).unwrap());
     let run = played.rows.tube("first").run();
     assert!(played.rows.rows.contains_key(&work(Work::Release, run)), "more than one sweep");
-    played.run(&Take { tube: 1, most: 9, holder: 0 }).unwrap();
+    played.run(&Take::new(1, 9, 0)).unwrap();
     played.run(&ReleaseAll { tube: 1 }).unwrap();
     assert_eq!(played.rows.faults(), NOTHING);
     while played.run(&Sweep).unwrap() {}
     assert_eq!(played.rows.keys(Tag::Taken).len(), 0, "the new leases too, with lower ids");
 
-    played.run(&Take { tube: 1, most: 200, holder: 0 }).unwrap();
+    played.run(&Take::new(1, 200, 0)).unwrap();
     played.run(&ReleaseAll { tube: 1 }).unwrap();
     played.run(&Truncate { tube: 1 }).unwrap();
     assert_eq!(played.rows.keys(Tag::Work).len(), 2);
@@ -229,7 +229,7 @@ fn a_resume_hands_out_no_lease_that_release_all_voided() {
     let join = Join { name: "ada", about: &about(1_000), pid: 1, is_known: false };
     let holder = played.run(&join).unwrap();
     let id = played.put(NewRow::PLAIN);
-    assert_eq!(played.run(&Take { tube: 1, most: 1, holder }).unwrap().tasks.len(), 1);
+    assert_eq!(played.run(&Take::new(1, 1, holder)).unwrap().len(), 1);
     played.run(&Leave { consumer: holder, active: None, forget: false }).unwrap();
     played.run(&ReleaseAll { tube: 1 }).unwrap();
     assert_eq!(played.run(&join).unwrap(), holder);
@@ -258,7 +258,7 @@ fn a_truncate_without_a_number_left_is_refused() {
 fn a_damaged_lease_of_the_highest_id_does_not_keep_a_sweep_busy() {
     let mut played = Played::new();
     played.put(NewRow::PLAIN);
-    played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap();
+    played.run(&Take::new(1, 1, 0)).unwrap();
     let last = key::taken(played.rows.tube("first").run(), TaskId::new(u64::MAX));
     played.rows.set(last, Value::from([]));
     played.run(&ReleaseAll { tube: 1 }).unwrap();
@@ -274,7 +274,7 @@ fn put_take_and_ack_journal_a_payload_once() {
     for bytes in [0, 16, 64, 256, 512_usize] {
         let mut played = Played::new();
         played.put(NewRow { payload: &vec![7; bytes], ..NewRow::PLAIN });
-        let handed = played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap().tasks;
+        let handed = played.run(&Take::new(1, 1, 0)).unwrap();
         let StoredPayload::Read(payload) = &handed[0].payload else { panic!("{handed:?}") };
         assert_eq!(payload.len(), bytes);
         let lost = {
@@ -368,7 +368,7 @@ fn a_heartbeat_or_a_retry_journals_no_payload() {
     // The entry of a history is no part of the task that is written again.
     let mut played = Played::of(TubeOptions::default().history(HistoryLimits::none()));
     played.put(NewRow { payload: &[7; 500], ..NewRow::PLAIN });
-    let handed = played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap().tasks;
+    let handed = played.run(&Take::new(1, 1, 0)).unwrap();
     let ticket = handed[0].ticket();
     let hour = std::time::Duration::from_secs(3600);
     for verdict in [
@@ -394,7 +394,7 @@ fn a_task_that_moves_leaves_its_own_row_at_its_home() {
             Release::new().priority(0).delay(std::time::Duration::from_secs(1))
         }];
         for terms in terms {
-            let handed = played.run(&Take { tube: 1, most: 1, holder: 0 }).unwrap().tasks;
+            let handed = played.run(&Take::new(1, 1, 0)).unwrap();
             assert_eq!(handed[0].id, id);
             let (ticket, verdict) = (handed[0].ticket(), Verdict::Release(terms));
             played.run(&Settle { tube: 1, tickets: &[ticket], verdict }).unwrap();
@@ -452,19 +452,19 @@ fn fields_of_a_later_version_survive_every_rewrite() {
         played.run(&Pause { tube: 1, terms }).unwrap();
         kept(&played);
     }
-    let take = Take { tube: 1, most: 1, holder: 0 };
+    let take = Take::new(1, 1, 0);
     let retry =
         || Verdict::Retry { error: "no", group: "", after: Some(std::time::Duration::ZERO) };
     let bury = || Verdict::bury(crate::words::task::Reason::Buried("no".into()));
     for verdict in [retry(), bury()] {
-        let ticket = played.run(&take).unwrap().tasks[0].ticket();
+        let ticket = played.run(&take).unwrap()[0].ticket();
         kept(&played);
         played.run(&Settle { tube: 1, tickets: &[ticket], verdict }).unwrap();
         kept(&played);
     }
     played.run(&Tool { tube: 1, id, verb: Verb::Kick }).unwrap();
     kept(&played);
-    let ticket = played.run(&take).unwrap().tasks[0].ticket();
+    let ticket = played.run(&take).unwrap()[0].ticket();
     played.run(&ReleaseAll { tube: 1 }).unwrap();
     let at = played.rows.keys(Tag::Work).remove(0);
     let mut work = WorkRow::decode(played.rows.rows[&at].as_ref().unwrap()).unwrap();
@@ -490,8 +490,8 @@ fn nothing_is_handed_to_a_session_that_has_ended() {
     let join = Join { name: "ada", about: &about(1_000), pid: 1, is_known: false };
     let consumer = played.run(&join).unwrap();
     let ids = [(); 3].map(|()| played.put(NewRow::PLAIN));
-    let take = Take { tube: 1, most: 1, holder: consumer };
-    assert_eq!(played.run(&take).unwrap().tasks[0].id, ids[0]);
+    let take = Take::new(1, 1, consumer);
+    assert_eq!(played.run(&take).unwrap()[0].id, ids[0]);
     played.run(&Leave { consumer, active: None, forget: false }).unwrap();
     let claim = Claim { tube: 1, id: ids[1], holder: consumer };
     let resume = Resume { tube: 1, consumer, holder: consumer, from: TaskId::new(0) };
@@ -501,7 +501,7 @@ fn nothing_is_handed_to_a_session_that_has_ended() {
     assert_eq!(played.run(&join).unwrap(), consumer);
     assert_eq!(played.run(&resume).unwrap().0[0].id, ids[0]);
     assert_eq!(played.run(&claim).unwrap().id, ids[1]);
-    assert_eq!(played.run(&take).unwrap().tasks[0].id, ids[2]);
+    assert_eq!(played.run(&take).unwrap()[0].id, ids[2]);
 }
 
 /// Leases that are so damaged that they stay were looked at in every step, and all in one step.
@@ -511,7 +511,7 @@ fn the_end_of_a_session_passes_by_damaged_leases() {
     let join = Join { name: "ada", about: &about(0), pid: 1, is_known: false };
     let consumer = played.run(&join).unwrap();
     let ids: Vec<_> = (0..3 * SWEEP_TASKS).map(|_| played.put(NewRow::PLAIN)).collect();
-    played.run(&Take { tube: 1, most: ids.len(), holder: consumer }).unwrap();
+    played.run(&Take::new(1, ids.len(), consumer)).unwrap();
     let run = played.rows.tube("first").run();
     for id in &ids[..2 * SWEEP_TASKS] {
         let key = key::taken(run, *id);

@@ -102,7 +102,7 @@ impl Scene {
     }
 
     fn take(&mut self, most: usize) {
-        let handed = self.played.run(&Take { tube: 1, most, holder: 0 }).unwrap().tasks;
+        let handed = self.played.run(&Take::new(1, most, 0)).unwrap();
         self.took(handed);
     }
 

@@ -181,8 +181,8 @@ impl Scene {
     /// The rows that each verb reads.
     fn all(&self) -> Vec<(&'static str, u64)> {
         let tube = self.tube.number;
-        let (take, handed) = self.run(&Take { tube, most: 1, holder: 0 });
-        assert_eq!(handed.tasks[0].id, self.free);
+        let (take, handed) = self.run(&Take::new(tube, 1, 0));
+        assert_eq!(handed[0].id, self.free);
         let (kick, kicked) = self.run(&Kick { tube, failed: None, most: 1, from: None });
         assert_eq!(kicked.0.kicked, 1);
         let new = NewRow { payload: b"x", ..NewRow::PLAIN };
@@ -236,8 +236,8 @@ fn a_take_of_several_reads_as_many_rows_however_many_there_are() {
     for (way, in_the_way) in &WAYS[7..] {
         let [few, many] = [100, 10_000].map(|tasks| {
             let scene = Scene::with(*in_the_way, tasks);
-            let (reads, handed) = scene.run(&Take { tube: scene.tube.number, most: 50, holder: 0 });
-            assert_eq!(handed.tasks.len(), 50);
+            let (reads, handed) = scene.run(&Take::new(scene.tube.number, 50, 0));
+            assert_eq!(handed.len(), 50);
             reads
         });
         assert_eq!(few, many, "{way}");
