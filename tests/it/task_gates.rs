@@ -2,8 +2,8 @@
 //! the others of its tube go on. The clock is manual, so a taker that wakes was woken.
 
 use crate::gates::ENDS_OF_LEASES;
+use crate::throttles::served;
 use crate::{close_sound, counts, home, killed, kind, secs, still, waiting};
-use std::sync::{Arc, Mutex};
 use tubewell::{
     Backoff, Conflict, ErrorKind, ManualClock, NewTask, Queue, Retention, State, Task, TaskId,
     Tube, TubeKind, TubeOptions, WhyNot,
@@ -258,23 +258,10 @@ fn slots_go_round_the_tubes_whose_takers_wait() {
         tube.batch(vec![*b"x"; 4]).throttle("api").put().unwrap();
     }
     c.put_many(vec![*b"x"; 4]).unwrap();
-    let log = Arc::new(Mutex::new(Vec::new()));
     let held = c.take().unwrap();
-    let takers: Vec<_> = [&a, &a, &b, &b, &c]
-        .into_iter()
-        .map(|tube| {
-            let log = log.clone();
-            waiting(tube, move |tube| {
-                let task = tube.take().unwrap();
-                log.lock().unwrap().push(tube.name().to_owned());
-                task.ack().unwrap();
-            })
-        })
-        .collect();
-    held.release().unwrap();
-    takers.into_iter().for_each(|taker| taker.join().unwrap());
+    let served = served(&[&a, &a, &b, &b, &c], || held.release().unwrap());
     // The tube with the throttle waits since its own task was taken.
-    assert_eq!(*log.lock().unwrap(), ["c", "a", "b", "a", "b"]);
+    assert_eq!(served, ["c", "a", "b", "a", "b"]);
     is_sound(&queue);
 }
 

@@ -5,7 +5,6 @@ use crate::gates::ENDS_OF_LEASES;
 use crate::{
     close_sound, counts, home, killed, kind, resumed, secs, still, until_waiting, waiting,
 };
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tubewell::{
     Advance, Conflict, ErrorKind, ManualClock, Queue, Result, Retention, State, Stop, Task, TaskId,
@@ -178,31 +177,39 @@ fn slots_of_a_truncated_tube_are_released_by_force() {
     assert!(queue.check().unwrap().is_empty());
 }
 
+/// In which order takers of these tubes take tasks that wait before this opens a gate, each of
+/// which is done before the next is taken.
+pub(crate) fn served(tubes: &[&Tube], open: impl FnOnce()) -> Vec<String> {
+    let (log, served) = std::sync::mpsc::channel();
+    let takers: Vec<_> = tubes
+        .iter()
+        .map(|tube| {
+            let log = log.clone();
+            waiting(tube, move |tube| {
+                let task = tube.take().unwrap();
+                log.send(tube.name().to_owned()).unwrap();
+                task.ack().unwrap();
+            })
+        })
+        .collect();
+    open();
+    takers.into_iter().for_each(|taker| taker.join().unwrap());
+    drop(log);
+    served.iter().collect()
+}
+
 /// A busy taker of one tube would take each slot again before a taker of another tube wakes: it is
 /// kept for the tube whose turn it is.
 #[test]
 fn a_slot_that_is_left_is_kept_for_the_next_tube() {
     let (queue, [a, b], _clock) = shared(1);
-    let log = Arc::new(Mutex::new(Vec::new()));
     let c = queue.create_tube("c", sharing(&["api"])).unwrap();
     for tube in [&a, &b, &c] {
         fill(tube, 4);
     }
     let held = c.take().unwrap();
-    let takers: Vec<_> = [&a, &a, &b, &b, &c]
-        .into_iter()
-        .map(|tube| {
-            let log = log.clone();
-            waiting(tube, move |tube| {
-                let task = tube.take().unwrap();
-                log.lock().unwrap().push(tube.name().to_owned());
-                task.ack().unwrap();
-            })
-        })
-        .collect();
-    held.release().unwrap();
-    takers.into_iter().for_each(|taker| taker.join().unwrap());
-    assert_eq!(*log.lock().unwrap(), ["a", "b", "c", "a", "b"]);
+    let served = served(&[&a, &a, &b, &b, &c], || held.release().unwrap());
+    assert_eq!(served, ["a", "b", "c", "a", "b"]);
 
     let held = a.take().unwrap();
     let (took, waits) = std::sync::mpsc::channel();

@@ -43,6 +43,7 @@ pub fn flow(bytes: &[u8]) {
         tubes,
         held: Vec::new(),
         known: BTreeMap::new(),
+        gates: BTreeMap::new(),
         waits: BTreeMap::new(),
         done: BTreeSet::new(),
         gone: BTreeSet::new(),
@@ -60,6 +61,8 @@ struct World {
     held: Vec<Task>,
     /// Every id that was answered, and the tube it was put into.
     known: BTreeMap<u64, usize>,
+    /// Which tasks require the condition themselves, and which have the throttle.
+    gates: BTreeMap<u64, (bool, bool)>,
     /// The tasks that wait for the success of others, or have waited.
     waits: BTreeMap<u64, BTreeSet<u64>>,
     /// What was acked or completed.
@@ -159,8 +162,12 @@ impl World {
             2 => (task.after_any_end(before), false),
             _ => (task.after_failure(before), false),
         };
+        let (requires, throttled) = (which & 64 != 0, which & 128 != 0);
+        let task = if requires { task.require("open") } else { task };
+        let task = if throttled { task.throttle("few") } else { task };
         if let Some(id) = fine(task.put()) {
             self.known.insert(id.get(), at);
+            self.gates.insert(id.get(), (requires, throttled));
             if is_strict {
                 self.waits.insert(id.get(), open);
             }
@@ -210,8 +217,10 @@ impl World {
             for earlier in self.waits.get(&id).into_iter().flatten() {
                 assert!(self.done.contains(earlier), "task {id} came before {earlier}");
             }
-            assert!(at != 2 || self.is_open, "task {id} came through a closed gate");
-            if at >= 2 {
+            let (requires, throttled) = self.gates.get(&id).copied().unwrap_or_default();
+            let is_open = self.is_open || !(requires || at == 2);
+            assert!(is_open, "task {id} came through a closed gate");
+            if throttled || at >= 2 {
                 assert!(limit == 0 || used < limit, "task {id} is one more than {limit}");
                 used += 1;
             }
