@@ -286,6 +286,8 @@ impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
             let is_grouped = task.row.group.is_some() && !own.is_some_and(Extras::has_gates);
             row.extras = match (own, row.extras) {
                 (None, Some(common)) if is_grouped && common.has_gates() => {
+                    edges.set(edges.get() + common.edges());
+                    AfterTasks::ensure_fit_batch(edges.get())?;
                     Some(extras.insert(common.clone().without_gates()))
                 }
                 (Some(own), Some(common)) => {

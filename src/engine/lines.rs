@@ -159,8 +159,14 @@ pub(crate) fn open_some(
         ctx.effects().slot_steps().lines.none.push(tube.number);
         return Ok(false);
     }
-    let (known, mut is_cut) = (ctx.known, false);
-    for gate in known.opened(tube.number) {
+    let opened = ctx.known.opened(tube.number, *left);
+    let mut is_cut = opened.len() == *left;
+    for gate in opened {
+        // A look at a gate counts as a turn.
+        if *left == 0 {
+            return Ok(true);
+        }
+        *left -= 1;
         match open_behind(ctx, tube, &gate, (most, left))? {
             None => is_cut = true,
             Some(looked) => {

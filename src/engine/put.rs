@@ -23,6 +23,7 @@ use crate::words::numbers::Numbers;
 use crate::words::options::is_nothing;
 use crate::words::payload::NewPayload;
 use crate::words::task::{Cause, State, TaskId};
+use crate::words::task_gates::is_line;
 use crate::words::tube_kind::{Switches, TubeKind};
 use crate::words::verb::{Conflict, Put, PutOutcome};
 use smallvec::SmallVec;
@@ -435,13 +436,12 @@ fn switched_off(switches: Switches, task: &NewRow<'_>) -> Option<&'static str> {
         _ if !switches.timed && task.ttr.is_some() => Some("ttr"),
         _ if !switches.timed && task.delay.is_some() => Some("delay"),
         _ if !switches.timed && task.run_at.is_some() => Some("run_at"),
-        _ if !switches.grouped && task.group.is_some() => Some("group"),
+        // Gates of its own need no groups.
+        _ if !switches.grouped && task.group.is_some_and(|it| !is_line(it)) => Some("group"),
         _ => None,
     }
 }
 
-/// The state of a new task.
-#[inline(always)]
 /// Refuses what a placement must not say.
 fn check_placed(placed: &Placed<'_>) -> Result<()> {
     if Order::placed(placed.order).is_none() {
@@ -451,6 +451,8 @@ fn check_placed(placed: &Placed<'_>) -> Result<()> {
     placed.group.map_or(Ok(()), |group| name::label("group name", group).map(drop))
 }
 
+/// The state of a new task.
+#[inline(always)]
 fn first_state(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,

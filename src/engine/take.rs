@@ -128,7 +128,10 @@ impl Op for Take {
         }
         if lanes.told.is_some() {
             self.is_cut.set(budget.turns == 0 && handed.len() < most);
-            slots::note_looks(ctx, &tube, handed.len());
+            // What is kept for a taker that goes on stays kept.
+            if !(self.is_cut.get() && handed.is_empty()) {
+                slots::note_looks(ctx, &tube, handed.len());
+            }
         }
         gates::count_taken(ctx, &tube, handed.len())?;
         Ok(handed)

@@ -76,8 +76,8 @@ pub(crate) trait KnownTubes {
         false
     }
 
-    /// Those of these gates that may be open now.
-    fn opened(&self, _tube: u32) -> Vec<String> {
+    /// At most so many of these gates that may be open now.
+    fn opened(&self, _tube: u32, _most: usize) -> Vec<String> {
         Vec::new()
     }
 

@@ -130,6 +130,13 @@ impl ClosedLines {
         }
     }
 
+    /// Rows were mended: any gate of the tube may be open, and any limit may have ended.
+    pub(crate) fn doubt(&mut self, tube: u32) {
+        if let Some(of_tube) = self.of_tubes.get_mut(&tube) {
+            (of_tube.may_open, of_tube.end) = (of_tube.gates.clone(), 0);
+        }
+    }
+
     /// This throttle may be open for a tube.
     pub(crate) fn open_throttle(&mut self, tube: u32, throttle: Run) {
         if let Some(name) = self.throttles.get(&throttle) {
@@ -153,8 +160,9 @@ impl ClosedLines {
             tubes.remove(&tube);
             if tubes.is_empty() {
                 self.tubes.remove(gate);
-                self.throttles
-                    .retain(|_, name| task_gates::named(gate) != NamedGate::Throttle(name));
+                if let NamedGate::Throttle(left) = task_gates::named(gate) {
+                    self.throttles.retain(|_, name| name != left);
+                }
             }
         }
         if let Some(of_tube) = self.of_tubes.get_mut(&tube) {

@@ -160,8 +160,8 @@ impl KnownTubes for DerivedState {
         self.gated.lines.has(tube)
     }
 
-    fn opened(&self, tube: u32) -> Vec<String> {
-        self.gated.lines.opened(tube).cloned().collect()
+    fn opened(&self, tube: u32, most: usize) -> Vec<String> {
+        self.gated.lines.opened(tube).take(most).cloned().collect()
     }
 
     fn may_open(&self, tube: u32) -> bool {
@@ -459,11 +459,13 @@ impl DerivedState {
                 state.tube.border = None;
             }
             self.set_bound(number, NextDue::UNKNOWN);
+            self.gated.lines.doubt(number);
             self.outbox.add(number, usize::MAX, 0);
             if let Some(sets) = &mut self.sets {
                 sets.wake(number);
             }
         }
+        self.slot_lines.doubt();
         (self.outbox.sooner, self.outbox.freed) = (true, true);
     }
 

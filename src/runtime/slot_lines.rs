@@ -118,6 +118,11 @@ impl SlotLines {
         }
     }
 
+    /// Rows were mended: slots of any throttle may be free.
+    pub(crate) fn doubt(&mut self) {
+        self.unsettled.extend(self.lines.keys());
+    }
+
     /// Whether any slot is kept for a tube.
     pub(crate) fn keeps(&self, tube: u32) -> bool {
         self.lines.values().any(|line| line.kept.contains_key(&tube))

@@ -474,6 +474,36 @@ fn a_take_of_several_looks_behind_a_gate_until_it_has_them() {
     is_sound(&queue);
 }
 
+/// Regression: what was due opened the gate in the same step in which a call looked behind it, and
+/// the call found nothing.
+#[test]
+fn what_is_due_opens_a_gate_for_the_call_that_does_it() {
+    type Due = fn(&Queue);
+    let due: [Due; 2] =
+        [|queue| assert!(queue.set_throttle_for("gpu", 1, secs(60)).unwrap()), |_| ()];
+    for due in due {
+        let takes: [fn(&Tube) -> bool; 3] = [
+            |tube| tube.try_take().unwrap().is_some(),
+            |tube| !tube.take_many(2).unwrap().is_empty(),
+            |tube| tube.peek_next(State::Ready).unwrap().is_some(),
+        ];
+        for take in takes {
+            let (queue, [a, _b], clock) = two();
+            queue.set_throttle("gpu", 1).unwrap();
+            for _ in 0..2 {
+                put(&a, |task| task.throttle("gpu").ttr(secs(60)));
+            }
+            let held = a.take().unwrap();
+            assert!(a.try_take().unwrap().is_none());
+            due(&queue);
+            assert!(a.try_take().unwrap().is_none());
+            clock.advance(secs(60));
+            assert!(take(&a));
+            drop(held);
+        }
+    }
+}
+
 /// Calls that wait for a task that could be taken are told of a slot that is left.
 #[test]
 fn a_slot_that_is_left_is_told_to_those_who_wait_for_ready_tasks() {
@@ -512,6 +542,12 @@ fn gates_that_are_refused() {
     assert_eq!(refused(task().require("online").group("g")), ErrorKind::Unsupported);
     assert_eq!(refused(task().group("\u{1}online")), ErrorKind::Invalid);
     assert_eq!(kind(a.try_take_group("\u{1}online")), ErrorKind::Invalid);
+    // A kind without groups has tasks with gates.
+    let fifo = queue.create_tube("f", TubeOptions::new(TubeKind::Fifo)).unwrap();
+    let id = fifo.task(b"x").require("online").put().unwrap();
+    assert!(fifo.try_take().unwrap().is_none());
+    fifo.copy_to(id, &fifo).unwrap();
+    assert_eq!(kind(fifo.task(b"x").group("g").put()), ErrorKind::Unsupported);
     let of_groups = queue.create_tube("u", TubeOptions::new(TubeKind::Utube)).unwrap();
     assert_eq!(kind(of_groups.task(b"x").require("online").put()), ErrorKind::Unsupported);
     let id = put(&a, |task| task.require("online"));

@@ -198,6 +198,8 @@ impl<'a> Search<'a> {
             Some(_) => {
                 self.open.insert(number, Open { tube, lanes, found: None, most, taken: 0 });
             }
+            // The take goes on.
+            None if self.budget.turns == 0 => {}
             None => slots::note_unused(ctx, tube),
         }
         Ok(best)

@@ -29,8 +29,9 @@ impl<O: Op> Op for AfterWork<'_, O> {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let more = self.work.decide(ctx)?;
-        // An op sees the row of its tube as it was before the decision.
-        let has_tube_changed = ctx.effects().changes_tubes();
-        if more || has_tube_changed { Ok(None) } else { self.op.decide(ctx).map(Some) }
+        // An op sees the row of its tube as it was before the decision, and which gates of tasks
+        // may be open.
+        let has_changed = ctx.effects().changes_tubes() || ctx.effects().slots.is_some();
+        if more || has_changed { Ok(None) } else { self.op.decide(ctx).map(Some) }
     }
 }
