@@ -53,8 +53,8 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     /// let tube = queue.tube("renders")?;
     /// let ids = tube.batch([*b"a", *b"b"]).throttle("tenant 7").put()?;
     /// let other = tube.put(b"c")?;
-    /// let first = tube.take()?;
-    /// assert_eq!((first.id(), tube.take()?.id()), (ids[0], other));
+    /// let (first, second) = (tube.take()?, tube.take()?);
+    /// assert_eq!((first.id(), second.id()), (ids[0], other));
     /// assert!(tube.try_take()?.is_none());
     /// first.ack()?;
     /// assert_eq!(tube.take()?.id(), ids[1]);

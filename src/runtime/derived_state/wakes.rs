@@ -148,9 +148,14 @@ impl DerivedState {
 
 #[cfg(test)]
 mod tests {
-    use crate::engine::slots::OfferSlots;
+    use crate::engine::slots::{self, OfferSlots};
+    use crate::engine::{Op, OpContext};
+    use crate::format::{Value, key};
     use crate::runtime::wake::{Registration, WaitPlace, Waiting};
     use crate::words::clock::NEVER;
+    use crate::words::durability::Durability;
+    use crate::words::error::Result;
+    use crate::words::task::TaskId;
     use crate::{ManualClock, Queue, Tube, TubeOptions};
     use std::time::Duration;
 
@@ -361,6 +366,33 @@ mod tests {
             assert!(b.try_take().unwrap().is_none());
             assert!(a.try_take().unwrap().is_some(), "own {own}");
         }
+    }
+
+    /// A slot that no task holds.
+    struct LostSlot {
+        tube: u32,
+    }
+
+    impl Op for LostSlot {
+        type Done = ();
+
+        fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+            let throttle = slots::read(ctx, "gpu")?.unwrap().run;
+            ctx.set(key::slot(throttle, TaskId::new(900), self.tube), Value::EMPTY)
+        }
+    }
+
+    /// Regression: a repair that removed a slot left what stood behind its throttle there.
+    #[test]
+    fn a_repair_opens_what_stands_behind_a_gate() {
+        let (queue, [a, _b], _clock) = of_tasks();
+        a.hold.core.run(&LostSlot { tube: a.number }, Durability::Durable).unwrap();
+        with_gpu(&a);
+        let of_a = waits(&a);
+        queue.repair().unwrap();
+        assert_eq!(queue.throttle("gpu").unwrap().unwrap().in_flight, 0);
+        assert!(is_woken(&of_a));
+        assert!(a.try_take().unwrap().is_some());
     }
 
     /// It is kept in each throttle of the tube, and given up in each.
