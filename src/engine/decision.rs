@@ -38,6 +38,7 @@ impl Decision {
 
     /// Whether a power cut could undo it. A temporary tube writes nothing to the disk, so there is
     /// nothing to wait for. An op without writes still has read the writes of others.
+    #[inline]
     pub(crate) fn is_durable(&self) -> bool {
         self.rows.has_durable || self.rows.is_empty()
     }
