@@ -280,12 +280,13 @@ impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
             *row = task.row.or(row);
             let own = task.extras.as_deref();
             // A task has a group or gates, and its own choice counts.
-            if own.is_some_and(Extras::has_gates) {
+            let is_gated = own.is_some_and(|own| own.line().is_some());
+            if is_gated {
                 row.group = task.row.group;
             }
-            let is_grouped = task.row.group.is_some() && !own.is_some_and(Extras::has_gates);
+            let is_grouped = task.row.group.is_some() && !is_gated;
             row.extras = match (own, row.extras) {
-                (None, Some(common)) if is_grouped && common.has_gates() => {
+                (None, Some(common)) if is_grouped && common.line().is_some() => {
                     edges.set(edges.get() + common.edges());
                     AfterTasks::ensure_fit_batch(edges.get())?;
                     Some(extras.insert(common.clone().without_gates()))

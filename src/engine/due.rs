@@ -165,7 +165,7 @@ impl Op for WorkOff {
         if !is_pause_over {
             next.delay = next.delay.min(tube.row.pause_end());
         }
-        if self.sees_delays && lines::has_closed(ctx.known, self.tube) {
+        if self.sees_delays && ctx.known.has_closed_lines(self.tube) {
             next.delay = next.delay.min(lines::end_limits(ctx, &tube)?);
         }
         if self.sees_delays && gates::opens_by_time(&tube) {

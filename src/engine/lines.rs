@@ -9,7 +9,7 @@ use crate::engine::context::{OpContext, damaged, sound};
 use crate::engine::effects::{LookedBehind, NextDue};
 use crate::engine::groups::group_value;
 use crate::engine::named_gate::{self, GateNow};
-use crate::engine::tube_cache::{KnownTubes, TubeEntry};
+use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{position, slots};
 use crate::format::feature::TASK_GATES;
 use crate::format::key::{self, Key, Range, Run};
@@ -120,7 +120,7 @@ fn await_end(ctx: &mut OpContext<'_>, tube: &TubeEntry, end: u64) {
 
 /// A gate may be open now, or have another end, behind which lines of this tube may stand.
 pub(crate) fn open(ctx: &mut OpContext<'_>, tube: &TubeEntry, gate: &str) {
-    if !has_closed(ctx.known, tube.number) {
+    if !ctx.known.has_closed_lines(tube.number) {
         return;
     }
     if let NamedGate::Throttle(name) = named(gate) {
@@ -229,7 +229,7 @@ fn let_on(ctx: &mut OpContext<'_>, tube: &TubeEntry, gate: &str, (met, row): Met
 /// Brings the turns of a tube to where a take of it would, as far as the first that is not of a
 /// line with gates.
 pub(crate) fn look(ctx: &mut OpContext<'_>, tube: &TubeEntry, left: &mut usize) -> Result<()> {
-    if has_closed(ctx.known, tube.number) {
+    if ctx.known.has_closed_lines(tube.number) {
         let _is_cut = open_some(ctx, tube, (*left, left))?;
     }
     let mut turns = Scan::over(tube.range(Tag::Turn));
@@ -255,7 +255,7 @@ pub(crate) fn enter(view: &dyn View, line: &str, id: TaskId, now: Now) -> Result
 }
 
 /// The gates behind which turns of a run stand.
-pub(crate) fn closed_gates(view: &dyn View, run: Run) -> Result<Vec<String>> {
+fn closed_gates(view: &dyn View, run: Run) -> Result<Vec<String>> {
     let (mut rows, mut gates) = (Scan::over(Range::in_run(Tag::ClosedTurn, run)), Vec::new());
     if view.count(Range::in_run(Tag::ClosedTurn, run)) == 0 {
         return Ok(gates);
@@ -312,10 +312,4 @@ pub(crate) fn end_limits(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<u6
     let next = end(ctx, tube.run(), ctx.now)?;
     ctx.effects().slot_steps().lines.next_end.push((tube.number, next));
     Ok(next)
-}
-
-/// Whether turns of a tube stand behind gates.
-#[inline]
-pub(crate) fn has_closed(known: &dyn KnownTubes, tube: u32) -> bool {
-    known.has_closed_lines(tube)
 }

@@ -88,12 +88,6 @@ impl<'a> Extras<'a> {
         self.line.as_deref()
     }
 
-    /// Whether the task has gates of its own.
-    #[cold]
-    pub(crate) fn has_gates(&self) -> bool {
-        self.line.is_some()
-    }
-
     /// The same options without gates.
     #[cold]
     pub(crate) fn without_gates(mut self) -> Self {

@@ -64,8 +64,8 @@ impl EngineState {
             let Some(tube) = query::sound_tube(&self.store, number)? else { continue };
             let next = due::first_deadlines(&self.store, &tube)?;
             let closed = lines::closed(&self.store, tube.run())?;
-            let end = lines::end(&self.store, tube.run(), Now::FIRST)?;
-            self.derived.load_lines(number, closed, end);
+            // No limit behind which lines stand ends before the first deadline.
+            self.derived.load_lines(number, closed, next.delay);
             self.derived.load_tube(number, tube.row, None);
             self.derived.set_bound(number, next);
         }
