@@ -7,8 +7,10 @@ use crate::words::backoff::Backoff;
 use crate::words::clock::micros;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::{debug, setters};
+use crate::words::name::label;
 use crate::words::schedule::{Missed, Overlap, check_name};
 use crate::words::sync::Arc;
+use crate::words::task_gates::TaskGates;
 use std::time::Duration;
 
 /// A schedule that is described, from [`Queue::schedule`](crate::Queue::schedule) and
@@ -47,6 +49,7 @@ pub struct NewSchedule<'a, T: ?Sized = [u8]> {
     pub(super) terms: ScheduleTerms,
     pub(super) tube: Option<&'a Tube<T>>,
     pub(super) payload: Option<&'a T>,
+    pub(super) gates: TaskGates<'a>,
 }
 
 setters! {
@@ -89,6 +92,14 @@ setters! {
     backoff(backoff: Backoff) => terms.child.retry.backoff = Some(backoff);
 }
 
+impl<'a> NewSchedule<'a> {
+    /// That says nothing yet.
+    pub(super) fn new(hold: Arc<QueueInner>, name: &'a str) -> Self {
+        let (terms, gates) = (ScheduleTerms::default(), TaskGates::default());
+        NewSchedule { hold, name, terms, tube: None, payload: None, gates }
+    }
+}
+
 impl<'a, T: ?Sized> NewSchedule<'a, T> {
     /// Fires when the wall clock of its [zone](NewSchedule::zone) fits this text of five fields:
     /// minute, hour, day of the month, month, day of the week. If both days are given and none
@@ -111,13 +122,45 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
     /// The children go into this tube. Its type is that of the payload, which is to be given after
     /// it.
     pub fn to<U: ?Sized>(self, tube: &'a Tube<U>) -> NewSchedule<'a, U> {
-        let Self { hold, name, terms, .. } = self;
-        NewSchedule { hold, name, terms, tube: Some(tube), payload: None }
+        let Self { hold, name, terms, gates, .. } = self;
+        NewSchedule { hold, name, terms, tube: Some(tube), payload: None, gates }
     }
 
-    /// The group of the children.
+    /// The group of the children. An update that gives one ends their gates.
     pub fn group(mut self, group: &str) -> Self {
         self.terms.child.group = Some(group.to_owned());
+        self
+    }
+
+    /// Adds a condition that each child requires, as [`NewTask::require`](crate::NewTask::require).
+    /// An update that gives gates replaces all of them, and the group.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("mail")?;
+    /// let minute = Duration::from_secs(60);
+    /// queue.schedule("sync").every(minute).require("online").to(&tube).payload(b"all").make()?;
+    /// assert_eq!(tube.len()?, 1); // the first child, which waits
+    /// assert!(tube.try_take()?.is_none());
+    /// queue.set_condition("online", true)?;
+    /// assert_eq!(tube.take()?.key(), Some("sync-1"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn require(mut self, condition: &'a str) -> Self {
+        self.gates.required.insert(condition);
+        self
+    }
+
+    /// Adds a throttle of which each child needs a slot, as
+    /// [`NewTask::throttle`](crate::NewTask::throttle). As [`require`](NewSchedule::require)
+    /// otherwise.
+    pub fn throttle(mut self, name: &'a str) -> Self {
+        self.gates.throttles.insert(name);
         self
     }
 
@@ -147,8 +190,10 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
 
     /// What it says, with the payload encoded.
     pub(super) fn into_terms(self) -> Result<ScheduleTerms> {
-        let Self { hold, name, mut terms, tube, payload } = self;
+        let Self { hold, name, mut terms, tube, payload, gates } = self;
         check_name(name)?;
+        let group = terms.child.group.take();
+        terms.child.group = group_or_line(group, &gates)?;
         if let Some(tube) = tube {
             if !Arc::ptr_eq(&hold, &tube.hold) {
                 let text = "its tube is of another queue";
@@ -171,6 +216,22 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
             .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
         terms.payload = Some((bytes.to_vec(), coding.codec, coding.version));
         Ok(terms)
+    }
+}
+
+/// The group of the children, or the line of their gates.
+fn group_or_line(group: Option<String>, gates: &TaskGates<'_>) -> Result<Option<String>> {
+    gates.check()?;
+    match group {
+        Some(group) if gates.is_empty() => {
+            label("group name", &group)?;
+            Ok(Some(group))
+        }
+        Some(_) => {
+            let text = "gates of their own for children in a group, which its group takes in order";
+            Err(Error::new(ErrorKind::Unsupported).because(text))
+        }
+        None => Ok((!gates.is_empty()).then(|| gates.line())),
     }
 }
 

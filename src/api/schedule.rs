@@ -7,7 +7,7 @@ use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
 use crate::engine::Op;
 use crate::engine::schedule_verbs::{MakeSchedule, PauseSchedule, RemoveSchedule, RunSchedule};
-use crate::engine::schedule_verbs::{ScheduleTerms, TagSchedule, UpdateSchedule};
+use crate::engine::schedule_verbs::{TagSchedule, UpdateSchedule};
 use crate::engine::schedules;
 use crate::format::View;
 #[cfg(doc)]
@@ -54,8 +54,7 @@ impl Queue {
     /// # }
     /// ```
     pub fn schedule<'a>(&self, name: &'a str) -> NewSchedule<'a> {
-        let (terms, tube, payload) = (ScheduleTerms::default(), None, None);
-        NewSchedule { hold: self.hold.clone(), name, terms, tube, payload }
+        NewSchedule::new(self.hold.clone(), name)
     }
 
     /// The handle of the schedule of this name, whether or not there is one: its verbs say so.
@@ -247,9 +246,7 @@ impl Schedule {
         &'a self,
         change: impl FnOnce(NewSchedule<'a>) -> NewSchedule<'a, T>,
     ) -> Result<()> {
-        let (terms, tube, payload) = (ScheduleTerms::default(), None, None);
-        let hold = self.hold.clone();
-        let changed = change(NewSchedule { hold, name: &self.name, terms, tube, payload });
+        let changed = change(NewSchedule::new(self.hold.clone(), &self.name));
         let terms = changed.into_terms().map_err(|error| error.during("update schedule"))?;
         self.call("update schedule", |tube| UpdateSchedule {
             tube,

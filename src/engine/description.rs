@@ -14,8 +14,7 @@ use crate::words::details::Details;
 use crate::words::error::Result;
 use crate::words::failure::Failure;
 use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary};
-use crate::words::task_gates::{TaskGates, is_line};
-use std::collections::BTreeSet;
+use crate::words::task_gates::{is_line, names};
 use std::time::{Duration, SystemTime};
 
 /// A task that was found. Its payload may be in pieces, and is read only if the caller wants it.
@@ -68,15 +67,6 @@ pub(crate) fn next(
     id.map(|id| info(view, tube, id, now)).transpose()
 }
 
-/// The names of gates of its own, by the line that a task stands in.
-fn names(
-    line: Option<&str>,
-    of: impl for<'a, 'b> FnOnce(&'b TaskGates<'a>) -> &'b BTreeSet<&'a str>,
-) -> Vec<String> {
-    let gates = line.filter(|line| is_line(line)).map(TaskGates::of_line).unwrap_or_default();
-    of(&gates).iter().map(|name| (*name).to_owned()).collect()
-}
-
 fn describe(
     view: &dyn View,
     tube: &TubeEntry,
@@ -91,14 +81,15 @@ fn describe(
     let (phase, progress) = reports::read(view, tube, task.id, standing)?;
     let reported = progress.as_ref().map_or(SystemTime::UNIX_EPOCH, |progress| progress.at);
     let last = last_change::read(view, tube, task.id, standing, now)?;
+    let [requires, throttles] = names(task.group);
     let mut info = TaskSummary {
         id: task.id,
         tube: tube.row.name.clone(),
         state: standing.state(),
         priority: task.own_priority(head),
         group: task.group.filter(|it| !it.is_empty() && !is_line(it)).map(str::to_owned),
-        requires: names(task.group, |gates| &gates.required),
-        throttles: names(task.group, |gates| &gates.throttles),
+        requires,
+        throttles,
         key: task.key().map(str::to_owned),
         kind: row.kind().map(str::to_owned),
         book: book(tube, &row),

@@ -5,6 +5,7 @@
 use crate::engine::context::{OpContext, decoded, sound};
 use crate::engine::effects::{NextDue, ScheduleChange, TubeChange};
 use crate::engine::{query, timing};
+use crate::format::feature::TASK_GATES;
 use crate::format::key::{self, FireClock, Key};
 use crate::format::row::{FiringRow, ScheduleRow, TubeRow};
 use crate::format::{Range, Scan, Tag, Value, View};
@@ -13,6 +14,7 @@ use crate::words::cron;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::schedule::{ScheduleInfo, Timing};
 use crate::words::task::{Cause, TaskId};
+use crate::words::task_gates::{is_line, names};
 use std::time::{Duration, SystemTime};
 
 /// A schedule as it stands.
@@ -85,6 +87,9 @@ pub(crate) fn write(
     after: &StoredSchedule,
 ) -> Result<()> {
     if before.is_none_or(|before| before.row != after.row) {
+        if after.row.child.group.as_deref().is_some_and(is_line) {
+            ctx.needs(&TASK_GATES);
+        }
         ctx.set(key::schedule(name), after.row.encode())?;
     }
     let (old_tube, new_tube) = (before.map(|before| before.row.tube), after.row.tube);
@@ -215,6 +220,7 @@ pub(crate) fn info(view: &dyn View, name: &str) -> Result<ScheduleInfo> {
     };
     let time = |time: u64| (time != NEVER).then(|| instant(time));
     let child = row.child;
+    let [requires, throttles] = names(child.group.as_deref());
     Ok(ScheduleInfo {
         name: name.to_owned(),
         tube: row.tube_name,
@@ -236,7 +242,9 @@ pub(crate) fn info(view: &dyn View, name: &str) -> Result<ScheduleInfo> {
         created: instant(row.created),
         payload: row.payload,
         priority: child.priority,
-        group: child.group,
+        group: child.group.filter(|group| !is_line(group)),
+        requires,
+        throttles,
         delay: child.delay,
         ttl: child.ttl,
         ttr: child.ttr,

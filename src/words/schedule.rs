@@ -109,6 +109,10 @@ pub struct ScheduleInfo {
     pub priority: Option<i64>,
     /// Their group.
     pub group: Option<String>,
+    /// The conditions that they [require](crate::NewSchedule::require) themselves.
+    pub requires: Vec<String>,
+    /// The [throttles](crate::NewSchedule::throttle) of their own.
+    pub throttles: Vec<String>,
     /// Their delay.
     pub delay: Option<Duration>,
     /// Their ttl, if it does not follow the tube.

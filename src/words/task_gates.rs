@@ -71,6 +71,13 @@ pub(crate) fn is_line(name: &str) -> bool {
     name.starts_with([CONDITION, THROTTLE])
 }
 
+/// The conditions and throttles of tasks with this group or line; a group has none.
+pub(crate) fn names(group: Option<&str>) -> [Vec<String>; 2] {
+    let gates = group.filter(|it| is_line(it)).map(TaskGates::of_line).unwrap_or_default();
+    let owned = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect();
+    [owned(gates.required), owned(gates.throttles)]
+}
+
 /// The gates in the name of a line, each as [`text`] gives it, in their order.
 pub(crate) fn in_line(line: &str) -> impl Iterator<Item = &str> {
     let starts = line.char_indices().filter(|(_, char)| [CONDITION, THROTTLE].contains(char));
@@ -120,6 +127,9 @@ mod tests {
         assert_eq!(TaskGates::of_line(&line), gates);
         assert_eq!(named("\u{2}gpu"), NamedGate::Throttle("gpu"));
         assert_eq!(in_line("group").count(), 0);
+        let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
+        let both = [owned(["approved", "online"]), owned(["gpu", "ä"])];
+        assert_eq!((names(Some(&line)), names(Some("group"))), (both, [vec![], vec![]]));
     }
 
     #[test]

@@ -357,6 +357,12 @@ fn the_first_schedule_enters_it() {
     assert_eq!(entered(&path), [""; 0]);
     of(60).make().unwrap();
     assert_eq!(entered(&path), ["schedules"]);
+    // The gates of its children are in its own row, before there is a child.
+    let later = || queue.schedule("later").every(secs(60)).offset(secs(60));
+    later().group("g").to(&tube).make().unwrap();
+    assert_eq!(entered(&path), ["schedules"]);
+    queue.schedule_named("later").update(|later| later.require("online")).unwrap();
+    assert_eq!(entered(&path), ["schedules", "task-gates"]);
 }
 
 /// A refused call uses nothing, and the rows of a temporary tube reach no disk.

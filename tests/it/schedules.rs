@@ -87,6 +87,67 @@ fn children_have_what_their_schedule_says() {
     sound(&queue);
 }
 
+/// Children with gates wait for those, and the others of their tube pass. The schedule has gates or
+/// a group, and an update with the one ends the other.
+#[test]
+fn children_have_gates_of_their_own() {
+    let (_home, path) = home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    queue.set_throttle("api", 1).unwrap();
+    let sync = |queue: &Queue, tube: &Tube| {
+        let sync = queue.schedule("sync").every(MINUTE).missed(ALL).require("online");
+        sync.require("paid").throttle("api").to(tube).payload(b"all").make().unwrap()
+    };
+    sync(&queue, &tube);
+    clock.advance(MINUTE);
+    let plain = tube.put(b"other").unwrap();
+    assert_eq!((tube.take().unwrap().id(), keys(&tube).len()), (plain, 2));
+    sound(&queue);
+    queue.close().unwrap();
+    let queue = still().0.clock(clock.clone()).open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    let made = sync(&queue, &tube);
+    let info = made.info().unwrap();
+    assert_eq!((info.children, info.group), (2, None));
+    assert_eq!((info.requires, info.throttles), (owned(["online", "paid"]), owned(["api"])));
+    tube.delete(plain).unwrap();
+    assert!(tube.try_take().unwrap().is_none());
+    queue.set_condition("online", true).unwrap();
+    queue.set_condition("paid", true).unwrap();
+    let first = tube.take().unwrap();
+    assert_eq!(tube.peek(first.id()).unwrap().key.as_deref(), Some("sync-1"));
+    assert!(tube.try_take().unwrap().is_none(), "the throttle has one slot");
+    first.ack().unwrap();
+    tube.take().unwrap().ack().unwrap();
+    assert_eq!(tube.len().unwrap(), 0);
+    // Other gates instead of these.
+    made.update(|made| made.require("late")).unwrap();
+    let info = made.info().unwrap();
+    assert_eq!((info.requires, info.throttles), (owned(["late"]), owned([])));
+    clock.advance(MINUTE);
+    let child = children(&tube).pop().unwrap();
+    assert_eq!((child.requires.clone(), child.throttles.clone()), (owned(["late"]), owned([])));
+    // What says nothing of gates leaves them.
+    made.update(|made| made.priority(1)).unwrap();
+    assert_eq!(made.info().unwrap().requires, owned(["late"]));
+    made.update(|made| made.group("g")).unwrap();
+    let info = made.info().unwrap();
+    assert_eq!((info.group.as_deref(), info.requires), (Some("g"), owned([])));
+    clock.advance(MINUTE);
+    let is_in_group = |child: &TaskInfo| child.group.as_deref() == Some("g");
+    assert!(children(&tube).iter().any(is_in_group));
+    made.update(|made| made.throttle("api")).unwrap();
+    let info = made.info().unwrap();
+    assert_eq!((info.group, info.throttles), (None, owned(["api"])));
+    sound(&queue);
+}
+
+fn owned<const COUNT: usize>(names: [&str; COUNT]) -> Vec<String> {
+    names.map(str::to_owned).to_vec()
+}
+
 /// QL-59, literally: the nominal times of ten fires that are made at once. They are in the history.
 #[test]
 fn children_carry_nominal_times() {
@@ -516,6 +577,7 @@ fn what_makes_no_sense_is_refused() {
     let many: Vec<String> = (0..65).map(|number| number.to_string()).collect();
     let tagged = many.iter().fold(of("s").to(&tube), |made, tag| made.tag(tag));
     let large = vec![0; (16 << 10) + 1];
+    let utube = queue.create_tube("utube", TubeOptions::new(TubeKind::Utube)).unwrap();
     let refused = [
         (queue.schedule("s").to(&tube).make(), ErrorKind::Invalid),
         (of("s").make(), ErrorKind::Invalid),
@@ -533,6 +595,11 @@ fn what_makes_no_sense_is_refused() {
         (of("s").kind("").to(&tube).make(), ErrorKind::Invalid),
         (of("s").tag("").to(&tube).make(), ErrorKind::Invalid),
         (of("s").priority(1).to(&plain).make(), ErrorKind::Unsupported),
+        (of("s").require("").to(&tube).make(), ErrorKind::Invalid),
+        (of("s").throttle("a\u{2}b").to(&tube).make(), ErrorKind::Invalid),
+        (of("s").group("\u{1}online").to(&tube).make(), ErrorKind::Invalid),
+        (of("s").group("g").require("online").to(&tube).make(), ErrorKind::Unsupported),
+        (of("s").require("online").to(&utube).make(), ErrorKind::Unsupported),
         (tagged.make(), ErrorKind::TooLarge),
         (of("s").to(&tube).payload(&large).make(), ErrorKind::TooLarge),
     ];

@@ -13,6 +13,7 @@ mod disk;
 mod files;
 mod full;
 mod full_disk;
+mod gates;
 mod interval;
 mod judge;
 mod merges;

@@ -217,7 +217,7 @@ impl World {
             for earlier in self.waits.get(&id).into_iter().flatten() {
                 assert!(self.done.contains(earlier), "task {id} came before {earlier}");
             }
-            let (requires, throttled) = self.gates.get(&id).copied().unwrap_or_default();
+            let (requires, throttled) = self.gates_of(&task);
             let is_open = self.is_open || !(requires || at == 2);
             assert!(is_open, "task {id} came through a closed gate");
             if throttled || at >= 2 {
@@ -226,6 +226,16 @@ impl World {
             }
             self.held.push(task);
         }
+    }
+
+    /// Which gates a task has itself. The children of the first schedule have both.
+    fn gates_of(&self, task: &Task) -> (bool, bool) {
+        let of_put = self.gates.get(&task.id().get()).copied();
+        of_put.unwrap_or_else(|| {
+            let info = self.queue.find(task.id()).unwrap();
+            let is_gated = info.spawned_from.as_deref() == Some(SCHEDULES[0]);
+            (is_gated, is_gated)
+        })
     }
 
     fn settle(&mut self, bytes: &mut Bytes<'_>) {
@@ -359,6 +369,8 @@ impl World {
                 let missed = [Missed::Skip, Missed::Coalesce, Missed::CatchUp(2)][bytes.below(3)];
                 let every = SECOND * (1 + u32::from(bytes.byte() % 4));
                 let new = self.queue.schedule(name).every(every).to(&self.tubes[at]);
+                let is_gated = name == SCHEDULES[0];
+                let new = if is_gated { new.require("open").throttle("few") } else { new };
                 fine(new.overlap(overlap).missed(missed).tag(TAGS[0]).make());
             }
         }
