@@ -215,6 +215,7 @@ pub use words::gates::{Condition, Rate, ThrottleInfo};
 pub use words::history::{History, HistoryEntry, HistoryEvent, HistoryLimits};
 pub use words::hours::Hours;
 pub use words::lapse::{Lapse, ReturnTo};
+pub use words::latencies::{Latencies, Latency};
 pub use words::options::TubeOptions;
 pub use words::payload::{Encoded, NewPayload};
 pub use words::repairs::Repairs;

@@ -112,7 +112,9 @@ impl Queue {
     /// The tubes that require a condition, in the order in which they were made, each with the
     /// number of its ready tasks: what stands in front of the condition while that is not set. It
     /// need not be declared. They are read page by page; a tube that is dropped in the meantime is
-    /// left out.
+    /// left out. A tube in which a take has found it closed before tasks that require it
+    /// [themselves](crate::NewTask::require) is among them; which ones these are a search
+    /// [finds](crate::Filter::requires).
     ///
     /// ```
     /// use tubewell::{Queue, TubeOptions};

@@ -195,4 +195,36 @@ impl Queue {
             None => Err(Error::new(ErrorKind::TaskNotFound).on_task(id)),
         })
     }
+
+    /// Removes tasks in whatever tubes they are, and in any state. Leases on them are lost. Ids of
+    /// tasks that are gone are stepped over. Those of them that [wait](crate::NewTask::after) for
+    /// others of them are removed before these. It works in steps of 64 tasks of one tube; other
+    /// calls run between them. Returns how many were removed. Where all of them are in one tube,
+    /// [`Tube::delete_many`] removes them in one step.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (drafts, letters) = (queue.tube("drafts")?, queue.tube("letters")?);
+    /// let draft = drafts.put(b"draft")?;
+    /// let letter = letters.task(b"letter").after([draft]).put()?;
+    /// let refused = queue.delete_many(&[draft]).unwrap_err();
+    /// assert_eq!((refused.kind(), refused.tasks()), (ErrorKind::HasDependents, &[letter][..]));
+    /// assert_eq!(queue.delete_many(&[draft, letter])?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`HasDependents`](ErrorKind::HasDependents) if a task waits for one of them that is not
+    /// among them: nothing is removed then, unless that one was put meanwhile;
+    /// [`Invalid`](ErrorKind::Invalid) if more than 4096 wait for those of one step, also if they
+    /// are among them; [`Closed`](ErrorKind::Closed);
+    /// [`InTransaction`](ErrorKind::InTransaction); [`Unknown`](ErrorKind::Unknown) if the sync
+    /// failed. After an error the steps before it stay done.
+    pub fn delete_many(&self, ids: &[TaskId]) -> Result<u64> {
+        self.call("delete", |core| core.delete_all(ids, self.hold.durability()))
+    }
 }

@@ -49,7 +49,8 @@ pub struct NewSchedule<'a, T: ?Sized = [u8]> {
     pub(super) terms: ScheduleTerms,
     pub(super) tube: Option<&'a Tube<T>>,
     pub(super) payload: Option<&'a T>,
-    pub(super) gates: TaskGates<'a>,
+    /// The names of conditions that its children require, and of their throttles.
+    pub(super) gates: [Vec<String>; 2],
 }
 
 setters! {
@@ -95,7 +96,7 @@ setters! {
 impl<'a> NewSchedule<'a> {
     /// That says nothing yet.
     pub(super) fn new(hold: Arc<QueueInner>, name: &'a str) -> Self {
-        let (terms, gates) = (ScheduleTerms::default(), TaskGates::default());
+        let (terms, gates) = (ScheduleTerms::default(), Default::default());
         NewSchedule { hold, name, terms, tube: None, payload: None, gates }
     }
 }
@@ -151,16 +152,16 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn require(mut self, condition: &'a str) -> Self {
-        self.gates.required.insert(condition);
+    pub fn require(mut self, condition: &str) -> Self {
+        self.gates[0].push(condition.to_owned());
         self
     }
 
     /// Adds a throttle of which each child needs a slot, as
     /// [`NewTask::throttle`](crate::NewTask::throttle). As [`require`](NewSchedule::require)
     /// otherwise.
-    pub fn throttle(mut self, name: &'a str) -> Self {
-        self.gates.throttles.insert(name);
+    pub fn throttle(mut self, name: &str) -> Self {
+        self.gates[1].push(name.to_owned());
         self
     }
 
@@ -193,7 +194,7 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
         let Self { hold, name, mut terms, tube, payload, gates } = self;
         check_name(name)?;
         let group = terms.child.group.take();
-        terms.child.group = group_or_line(group, &gates)?;
+        terms.child.group = group_or_line(group, gates.each_ref().map(Vec::as_slice))?;
         if let Some(tube) = tube {
             if !Arc::ptr_eq(&hold, &tube.hold) {
                 let text = "its tube is of another queue";
@@ -220,7 +221,13 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
 }
 
 /// The group of the children, or the line of their gates.
-fn group_or_line(group: Option<String>, gates: &TaskGates<'_>) -> Result<Option<String>> {
+fn group_or_line(
+    group: Option<String>,
+    [conditions, throttles]: [&[String]; 2],
+) -> Result<Option<String>> {
+    let required = conditions.iter().map(String::as_str).collect();
+    let throttles = throttles.iter().map(String::as_str).collect();
+    let gates = TaskGates { required, throttles };
     gates.check()?;
     match group {
         Some(group) if gates.is_empty() => {

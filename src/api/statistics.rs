@@ -5,10 +5,11 @@ use crate::engine::{query, statistics};
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
+use crate::words::latencies::Latencies;
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::statistics::DayStatistics;
 
-/// Statistics of days.
+/// Statistics of days, and since the queue was opened.
 impl<T: ?Sized> Tube<T> {
     /// What happened in the tube on a day: waits, runs, failures and retries. `None` if nothing
     /// did, if the day is kept no longer, and in a tube that keeps none:
@@ -20,8 +21,8 @@ impl<T: ?Sized> Tube<T> {
     /// They are exact, also after a kill: each step of a task counts once, and counts exactly if
     /// the step itself has lasted. After a [`truncate`](Tube::truncate) they begin again. As long
     /// as puts fail with [`DiskFull`](ErrorKind::DiskFull) no step is counted. How often a tube did
-    /// what since the queue was opened, [`stats`](Tube::stats) says, of every tube, and not how
-    /// long it took.
+    /// what since the queue was opened, [`stats`](Tube::stats) says, of every tube, and
+    /// [`latencies`](Tube::latencies) how long it took.
     ///
     /// The tasks that are [still buried](DayStatistics::failed) are looked up, some at a time, and
     /// others get in between: a call takes the longer the more there are of the day.
@@ -88,6 +89,47 @@ impl<T: ?Sized> Tube<T> {
                 Ok(Some(of))
             })
         })
+    }
+
+    /// How long the tasks of the tube waited and ran since the queue was opened: to draw
+    /// quantiles, beside the counts of [`stats`](Tube::stats). The [statistics](Tube::statistics)
+    /// of days have whole seconds, these are exact to an eighth. They are kept in memory, also over
+    /// a truncate, in a tube that keeps days; `None` in one that keeps none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let clock = ManualClock::new(); // moved by hand
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.create_tube("letters", TubeOptions::default().keep_days(1))?;
+    /// tube.put(b"a")?;
+    /// clock.advance(Duration::from_millis(30));
+    /// let task = tube.take()?;
+    /// clock.advance(Duration::from_millis(4));
+    /// task.ack()?;
+    /// let latencies = tube.latencies()?.unwrap();
+    /// assert_eq!(latencies.waits.quantile(0.99), Some(Duration::from_millis(30)));
+    /// assert_eq!(latencies.runs.mean(), Duration::from_millis(4));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`statistics`](Tube::statistics), save `Damaged`.
+    pub fn latencies(&self) -> Result<Option<Latencies>> {
+        let read = || {
+            let core = &self.hold.core;
+            core.catch_up(self.number)?;
+            core.look_at(|state, _| {
+                let tube = query::tube(&state.store, self.number)?;
+                let has_days = tube.row.options.keep_days > 0;
+                let latencies = || state.derived.latencies(self.number).unwrap_or_default();
+                Ok(has_days.then(latencies))
+            })
+        };
+        self.name_errors("latencies", read())
     }
 
     /// The days of which there are [statistics](Tube::statistics), the first one first. They are

@@ -161,7 +161,9 @@ impl Queue {
 
     /// The tubes with a throttle, in the order in which they were made, each with the number of its
     /// ready tasks: what stands in front of the throttle while no slot is free. They are read page
-    /// by page; a tube that is dropped in the meantime is left out.
+    /// by page; a tube that is dropped in the meantime is left out. A tube in which a take has
+    /// found it closed before tasks that have it [themselves](crate::NewTask::throttle) is among
+    /// them; which ones these are a search [finds](crate::Filter::throttle).
     ///
     /// ```
     /// use tubewell::{Queue, TubeOptions};

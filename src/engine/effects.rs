@@ -5,7 +5,7 @@ use crate::engine::step_notes::StepNotes;
 use crate::engine::tube_set::Looked;
 use crate::format::Deadline;
 use crate::format::key::{Key, Run};
-use crate::format::row::TubeRow;
+use crate::format::row::{DayItem, TubeRow};
 use crate::words::clock::{NEVER, Now};
 use crate::words::setting::SettingValue;
 use crate::words::task::{Cause, State, TaskId, TaskInfo};
@@ -208,8 +208,9 @@ pub(crate) struct Effects {
     pub(crate) worked_off: Option<(u32, NextDue)>,
     /// Where the border of a tube's fresh tasks is now.
     pub(crate) borders: SmallVec<[(u32, Border); 1]>,
-    /// Tubes whose runs have a row of statistics of this day now.
-    pub(crate) days: Vec<(u32, u32)>,
+    /// What was added to the statistics of days of tubes: the tube, the day, of which it has a row
+    /// now, and what.
+    pub(crate) days: Vec<(u32, u32, DayItem)>,
     pub(crate) tubes: Vec<TubeChange>,
     /// A work row was written.
     pub(crate) work: bool,

@@ -108,7 +108,6 @@ fn begin(ctx: &mut OpContext<'_>, tube: &TubeEntry, day: u32) -> Result<()> {
         let end = end_of(tube, day);
         ctx.effects().deadline(tube.number, NextDue::of(Deadline::Ttl, end));
     }
-    ctx.effects().days.push((tube.number, day));
     Ok(())
 }
 
@@ -166,6 +165,7 @@ pub(crate) fn failure(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
 
 fn add(ctx: &mut OpContext<'_>, tube: &TubeEntry, day: u32, item: DayItem) {
     ctx.draft.rows.days.push(DayEntry { run: tube.run(), day, item });
+    ctx.effects().days.push((tube.number, day, item));
 }
 
 /// Whether a day is too old by now. Its row may still be there, which an opening that only reads

@@ -158,8 +158,8 @@ pub(crate) const MERGES: Feature =
 pub(crate) const ZONES: Feature =
     Feature { number: 26, unknown: Unknown::Refuse, name: Cow::Borrowed("zones") };
 
-/// A task with gates of its own. A version without it would take the name of its line for that of
-/// a group, and the task whatever its gates say.
+/// A task with gates of its own, or a schedule whose children have some. A version without it would
+/// take the name of its line for that of a group, and the task whatever its gates say.
 pub(crate) const TASK_GATES: Feature =
     Feature { number: 27, unknown: Unknown::Refuse, name: Cow::Borrowed("task-gates") };
 

@@ -20,11 +20,13 @@ use crate::runtime::tube_sets::TubeSets;
 use crate::runtime::wake::Wake;
 use crate::words::clock::{NEVER, Now};
 use crate::words::gates::{Gates, NamedGate};
+use crate::words::latencies::Latencies;
 use crate::words::sync::{Arc, Ordering};
 use crate::words::task::{Cause, State, TaskId, TaskInfo};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
+mod days;
 mod sets;
 mod wakes;
 
@@ -73,6 +75,8 @@ struct TubeState {
     calls: TubeCounters,
     /// Its stalled tasks. At an opening there are none: every lease is void.
     stalled: u64,
+    /// How long its tasks waited and ran, if it keeps days.
+    latencies: Option<Box<Latencies>>,
 }
 
 /// A task whose end calls wait for.
@@ -294,6 +298,9 @@ impl DerivedState {
                 // Its rows may be removed now.
                 state.tube.day = None;
             }
+            if row.options.keep_days == 0 {
+                state.latencies = None;
+            }
             state.tube.row = row;
             if !same_run {
                 self.gated.lines.forget(number);
@@ -312,7 +319,8 @@ impl DerivedState {
             sets.join(number, &name);
         }
         let tube = TubeEntry { number, row, border, day: None };
-        let state = TubeState { tube, name, next: NextDue::NONE, calls: [0; CAUSES], stalled: 0 };
+        let (next, calls, stalled, latencies) = (NextDue::NONE, [0; CAUSES], 0, None);
+        let state = TubeState { tube, name, next, calls, stalled, latencies };
         self.tubes.insert(number, state);
         self.set_bound(number, fires);
     }
@@ -404,7 +412,7 @@ impl DerivedState {
             }
         }
         if !effects.days.is_empty() {
-            self.begin_days(effects);
+            self.count_days(effects);
         }
         if let Some((tube, next)) = effects.worked_off {
             self.set_bound(tube, next);
@@ -425,15 +433,6 @@ impl DerivedState {
                 continue;
             };
             self.outbox.sooner |= self.set_bound(*tube, bound.earlier(*next));
-        }
-    }
-
-    #[cold]
-    fn begin_days(&mut self, effects: &mut Effects) {
-        for (number, day) in effects.days.drain(..) {
-            if let Some(state) = self.tubes.get_mut(&number) {
-                state.tube.day = Some(day);
-            }
         }
     }
 

@@ -53,23 +53,31 @@ impl Shared {
                 return Err(Error::new(ErrorKind::TooLarge).because(text).on_task(root));
             }
         }
-        let (mut tree, mut at) = (vec![root], 0);
-        waits.remove(&root);
-        while let Some(id) = tree.get(at).copied() {
+        self.in_order(waits)
+    }
+
+    /// These tasks, each after those of them that it waits for. With each it is given for how many
+    /// of them it waits.
+    fn in_order(&self, mut waits: BTreeMap<TaskId, usize>) -> Result<Vec<TaskId>> {
+        let waits_for_none = |(id, count): (&TaskId, &usize)| (*count == 0).then_some(*id);
+        let mut order: Vec<_> = waits.iter().filter_map(waits_for_none).collect();
+        order.iter().for_each(|id| _ = waits.remove(id));
+        let mut at = 0;
+        while let Some(id) = order.get(at).copied() {
             at += 1;
             self.waiting_for(id, &mut |later| {
                 if let Some(count) = waits.get_mut(&later) {
                     *count = count.saturating_sub(1);
                     if *count == 0 {
                         waits.remove(&later);
-                        tree.push(later);
+                        order.push(later);
                     }
                 }
             })?;
         }
         // Those whose edges have changed meanwhile.
-        tree.extend(waits.into_keys());
-        Ok(tree)
+        order.extend(waits.into_keys());
+        Ok(order)
     }
 
     /// Passes the tasks on that wait for this one.
@@ -84,9 +92,39 @@ impl Shared {
     /// many were removed.
     pub(crate) fn cancel_tree(&self, root: TaskId, durability: Durability) -> Result<u64> {
         let tree = self.tree(root)?;
-        let (mut all, mut removed) = (tree.clone(), 0);
+        let mut all = tree.clone();
         all.sort_unstable();
-        let mut left = tree.into_iter().rev().peekable();
+        self.remove_all(tree.into_iter().rev(), &all, durability)
+    }
+
+    /// Removes these tasks, in whatever tubes they are, each after those of them that wait for it.
+    /// Returns how many were removed.
+    pub(crate) fn delete_all(&self, ids: &[TaskId], durability: Durability) -> Result<u64> {
+        let mut waits: BTreeMap<TaskId, usize> = ids.iter().map(|id| (*id, 0)).collect();
+        let (all, mut first) = (waits.keys().copied().collect::<Vec<_>>(), Vec::new());
+        for id in &all {
+            let mut waits_another = false;
+            self.waiting_for(*id, &mut |later| match waits.get_mut(&later) {
+                Some(count) => *count += 1,
+                None => waits_another = true,
+            })?;
+            if waits_another {
+                first.push(*id);
+            }
+        }
+        // If another one waits, the call is refused before anything is removed.
+        let order = self.in_order(waits)?;
+        self.remove_all(first.into_iter().chain(order.into_iter().rev()), &all, durability)
+    }
+
+    /// Removes tasks in this order, which are all of these. Returns how many were removed.
+    fn remove_all(
+        &self,
+        order: impl Iterator<Item = TaskId>,
+        all: &[TaskId],
+        durability: Durability,
+    ) -> Result<u64> {
+        let (mut left, mut removed) = (order.peekable(), 0);
         while let Some(first) = left.next() {
             let Some(tube) = self.tube_with(first)? else { continue };
             let mut ids = vec![first];
@@ -97,7 +135,7 @@ impl Shared {
                 ids.push(next);
                 left.next();
             }
-            let op = DeleteMany { tube, ids: &ids, all: Together::in_all_tubes(&all) };
+            let op = DeleteMany { tube, ids: &ids, all: Together::in_all_tubes(all) };
             match self.run(&op, durability) {
                 // It was dropped meanwhile.
                 Err(error) if error.kind() == ErrorKind::TubeNotFound => {}

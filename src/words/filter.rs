@@ -49,6 +49,8 @@ pub struct Filter {
     pub(crate) tag: Option<String>,
     pub(crate) kind: Option<String>,
     pub(crate) group: Option<String>,
+    pub(crate) requires: Option<String>,
+    pub(crate) throttle: Option<String>,
     pub(crate) older_than: Option<Duration>,
     pub(crate) younger_than: Option<Duration>,
     pub(crate) priorities: Option<RangeInclusive<i64>>,
@@ -81,6 +83,12 @@ setters! {
 
     /// In this group.
     group(group: impl Into<String>) => group = Some(group.into());
+
+    /// That [requires](crate::NewTask::require) this condition itself.
+    requires(condition: impl Into<String>) => requires = Some(condition.into());
+
+    /// With this [throttle](crate::NewTask::throttle) of its own.
+    throttle(name: impl Into<String>) => throttle = Some(name.into());
 
     /// Put longer ago than this, in [queue time](crate#time).
     older_than(age: Duration) => older_than = Some(age);
@@ -122,6 +130,8 @@ impl Filter {
             && is(&self.owner, task.holder.as_deref())
             && is(&self.failure_group, failure_group)
             && self.tag.as_ref().is_none_or(|tag| task.tags.contains(tag))
+            && self.requires.as_ref().is_none_or(|name| task.requires.contains(name))
+            && self.throttle.as_ref().is_none_or(|name| task.throttles.contains(name))
             && is(&self.kind, task.kind.as_deref())
             && is(&self.group, task.group.as_deref())
             && self

@@ -29,6 +29,7 @@ pub(crate) mod hours;
 pub(crate) mod gates;
 pub(crate) mod task_gates;
 pub(crate) mod statistics;
+pub(crate) mod latencies;
 pub(crate) mod unique;
 pub(crate) mod durability;
 pub(crate) mod tube_kind;

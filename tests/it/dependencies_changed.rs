@@ -53,6 +53,42 @@ fn what_is_named_but_stands_in_another_tube_is_not_removed_together() {
     assert!(tube.is_empty().unwrap() && other.is_empty().unwrap());
 }
 
+/// What is named goes together, from whatever tubes and in whatever order it is given; if another
+/// one waits for a part of it nothing goes.
+#[test]
+fn what_is_named_goes_together_from_all_tubes() {
+    let (queue, tube, _) = queue();
+    let other = queue.tube("other").unwrap();
+    for turn in 0..3 {
+        let plain = tube.put(b"x").unwrap();
+        let held = tube.claim(plain).unwrap();
+        let parent = tube.put(b"p").unwrap();
+        let child = other.task(b"c").after([parent]).put().unwrap();
+        let third = tube.task(b"g").after([child, parent]).orphaned(Orphaned::Cancel);
+        let third = third.put().unwrap();
+        let mut all = [parent, child, third, plain, parent, TaskId::new(1 << 40)];
+        all.rotate_left(turn);
+        for missing in [child, third] {
+            let some: Vec<_> = all.into_iter().filter(|id| *id != missing).collect();
+            let refused = queue.delete_many(&some).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::HasDependents);
+            assert!(refused.tasks().contains(&missing), "{refused}");
+            assert_eq!((tube.len().unwrap(), other.len().unwrap()), (3, 1), "nothing is removed");
+        }
+        assert_eq!(queue.delete_many(&all).unwrap(), 4);
+        assert!(tube.is_empty().unwrap() && other.is_empty().unwrap());
+        assert_eq!(held.ack().unwrap_err().kind(), ErrorKind::LeaseLost);
+        assert_eq!(queue.delete_many(&all).unwrap(), 0);
+        is_sound(&queue);
+    }
+    // Many of each, more than a step has.
+    let parents = tube.put_many(vec![b"p".to_vec(); 200]).unwrap();
+    let after = |id: &TaskId| other.task(b"c").after([*id]).put().unwrap();
+    let children: Vec<_> = parents.iter().map(after).collect();
+    assert_eq!(queue.delete_many(&[parents, children].concat()).unwrap(), 400);
+    is_sound(&queue);
+}
+
 /// A tree of two tubes in which one that was put before another waits for it.
 #[test]
 fn a_tree_goes_as_a_whole_whatever_the_order_of_its_tasks() {

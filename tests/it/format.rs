@@ -146,6 +146,22 @@ const LIVES: [&str; 11] = [
     "kind-index",
 ];
 
+const FLOWS: [&str; 13] = [
+    "failures",
+    "retention",
+    "history",
+    "tags",
+    "tracking",
+    "schedules",
+    "day-statistics",
+    "dependencies",
+    "gates",
+    "conditions",
+    "hours",
+    "throttles",
+    "task-gates",
+];
+
 #[test]
 fn every_golden_folder_holds_what_the_library_finds() {
     for name in golden::NAMES {
@@ -158,6 +174,7 @@ fn every_golden_folder_holds_what_the_library_finds() {
             "terms" => &["higher-first", "retry-terms"],
             "steps" => &["higher-first", "failures", "moves", "retention"],
             "lives" => &LIVES,
+            "flows" => &FLOWS,
             _ => &[],
         };
         assert_eq!(features.collect::<Vec<_>>(), used);

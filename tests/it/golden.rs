@@ -6,6 +6,7 @@
 //! visible when they were opened a minute after their story began, when leases that waited for
 //! their consumers ended, and the order in which the tasks were taken.
 
+mod flows;
 pub(crate) mod listing;
 mod lives;
 mod sparse;
@@ -22,7 +23,7 @@ use tubewell::{ManualClock, Queue};
 const FILES: [&str; 2] = ["base.redb", "journal"];
 
 /// The folders of format 1. The stories are in `golden/write.rs`.
-pub(crate) const NAMES: [&str; 18] = [
+pub(crate) const NAMES: [&str; 19] = [
     "closed",
     "killed",
     "mid_lease",
@@ -41,10 +42,11 @@ pub(crate) const NAMES: [&str; 18] = [
     "terms",
     "steps",
     "lives",
+    "flows",
 ];
 
 /// Bytes of everything in `tests/golden`: some 20 000 for each folder.
-const BYTES_MAX: u64 = 360_000;
+const BYTES_MAX: u64 = 390_000;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")

@@ -15,7 +15,8 @@ use tubewell::{
 };
 
 const NUMBERS: TableDefinition<u64, u64> = TableDefinition::new("numbers");
-const STATES: [State; 4] = [State::Ready, State::Delayed, State::Taken, State::Buried];
+const STATES: [State; 5] =
+    [State::Ready, State::Delayed, State::Blocked, State::Taken, State::Buried];
 
 fn reader() -> Builder {
     still().0.read_only(true)
@@ -76,7 +77,7 @@ fn read_all(queue: &Queue) -> BTreeMap<TaskId, TaskInfo> {
         let tube = queue.tube(&stats.tube).unwrap();
         assert_eq!(tube.stats().unwrap(), stats);
         let listed = |state| of_state.get(&(&stats.tube, state)).copied().unwrap_or(0);
-        let counts = [stats.ready, stats.delayed, stats.taken, stats.buried];
+        let counts = [stats.ready, stats.delayed, stats.blocked, stats.taken, stats.buried];
         assert_eq!(counts, STATES.map(listed));
         let info = tube.info().unwrap();
         assert_eq!((info.stats.total, info.waiters), (counts.iter().sum(), 0));

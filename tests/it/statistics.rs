@@ -7,9 +7,10 @@ use crate::{
     close_sound, home, is_mended, killed, kind, lone_with, next, open, secs, state, still,
 };
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tubewell::{
     Advance, Backoff, Clock, Conflict, DayStatistics, Distribution, Durability, ErrorKind, Lapse,
-    ManualClock, Queue, Retention, State, Task, TaskId, Tube, TubeOptions,
+    Latencies, ManualClock, Queue, Retention, State, Task, TaskId, Tube, TubeOptions,
 };
 
 const DAY: u64 = 86_400;
@@ -178,7 +179,7 @@ fn a_run_ends_with_an_ack_a_completion_or_an_advance() {
 #[test]
 fn whatever_ends_or_moves_a_failed_task_lowers_the_day_it_failed() {
     type Way = fn(&Queue, &Tube, TaskId);
-    let ways: [(&str, u64, Way); 16] = [
+    let ways: [(&str, u64, Way); 20] = [
         ("nothing", 1, |_, _, _| {}),
         ("kick", 0, |_, tube, id| tube.kick_task(id).map(drop).unwrap()),
         ("kick many", 0, |_, tube, _| assert_eq!(tube.kick(1).unwrap().kicked, 1)),
@@ -214,29 +215,92 @@ fn whatever_ends_or_moves_a_failed_task_lowers_the_day_it_failed() {
         ("ttl", 0, |_, tube, id| {
             tube.update(id).ttl(secs(1)).apply().map(drop).unwrap();
         }),
+        ("merge", 0, |queue, _, _| assert_eq!(queue.merge("t", "o").unwrap().moved, 1)),
+        ("merge there and back", 1, |queue, _, _| {
+            assert_eq!(queue.merge("t", "o").unwrap().moved, 1);
+            assert_eq!(queue.merge("o", "t").unwrap().moved, 1);
+        }),
+        // It leaves what waits for it to its policy.
+        ("force delete", 0, |queue, tube, id| {
+            let waits = tube.task(b"c").after([id]).put().unwrap();
+            assert_eq!(kind(tube.delete(id)), ErrorKind::HasDependents);
+            tube.force_delete(id).unwrap();
+            assert_eq!(queue.find(waits).unwrap().state, State::Blocked);
+        }),
+        ("cancel tree", 0, |queue, tube, id| {
+            let other = queue.find_tube("o").unwrap().unwrap();
+            let child = other.task(b"c").after([id]).put().unwrap();
+            tube.task(b"d").after([child]).put().unwrap();
+            assert_eq!(queue.cancel_tree(id).unwrap(), 3);
+        }),
     ];
     for (name, failed, way) in ways {
         let (_home, path) = home();
         let (builder, clock) = still();
         let queue = builder.open(&path).unwrap();
         let tube = queue.create_tube("t", keeping()).unwrap();
-        queue.create_tube("o", keeping()).unwrap();
+        let other = queue.create_tube("o", keeping()).unwrap();
+        // Its day has begun when the task fails.
+        other.put(b"w").unwrap();
+        next(&other);
+        let there = u64::from(name == "merge");
         let id = tube.task(b"x").key("k").put().unwrap();
         tube.take().unwrap().fail("g", "no").unwrap();
         assert_eq!(numbers(&tube), [1, 0, 1, 1, 0]);
         clock.advance(secs(DAY));
         way(&queue, &tube, id);
         clock.advance(secs(2));
-        assert_eq!(numbers_of(&all(&tube)[0]), [1, 0, 1, failed, 0], "{name}");
+        let first = |tube: &Tube| numbers_of(&all(tube)[0]);
+        let expected = ([1, 0, 1, failed, 0], [1, 1, 0, there, 0]);
+        assert_eq!((first(&tube), first(&other)), expected, "{name}");
         let (_copy, copy) = killed(&path);
-        drop(tube);
+        drop((tube, other));
         close_sound(queue);
         for path in [path, copy] {
             let queue = open(&path);
-            let tube = queue.find_tube("t").unwrap().unwrap();
-            assert_eq!(numbers_of(&all(&tube)[0]), [1, 0, 1, failed, 0], "{name}");
+            let [tube, other] = ["t", "o"].map(|name| queue.find_tube(name).unwrap().unwrap());
+            assert_eq!((first(&tube), first(&other)), expected, "{name}");
             close_sound(queue);
         }
+    }
+}
+
+/// A merge is no step of a task: what happened stays with the tube in which it happened, and what
+/// is still to come is counted in the other one. A task is among the failed ones of the tube in
+/// which it is buried, if that tube counted steps when it failed.
+#[test]
+fn a_merge_counts_no_step_and_what_comes_later_is_counted_there() {
+    for began in [false, true] {
+        let (builder, clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let [old, new] = ["old", "new"].map(|name| queue.create_tube(name, keeping()).unwrap());
+        if began {
+            new.put(b"begins the day").unwrap();
+            next(&new);
+        }
+        let [failed, taken] = [(); 2].map(|()| old.put(b"x").unwrap());
+        old.claim(failed).unwrap().fail("g", "no").unwrap();
+        let task = old.claim(taken).unwrap();
+        old.put(b"ready").unwrap();
+        clock.advance(secs(5));
+        let mut after = last(&old);
+        assert_eq!(numbers_of(&after), [2, 0, 1, 1, 0]);
+        assert_eq!(queue.merge("old", "new").unwrap().moved, 3);
+        after.failed = 0;
+        assert_eq!(last(&old), after);
+        let day: Vec<_> = all(&new).iter().map(numbers_of).collect();
+        assert_eq!(day, if began { vec![[1, 1, 0, 1, 0]] } else { vec![] });
+        clock.advance(secs(3));
+        task.ack().unwrap();
+        next(&new);
+        let was = u64::from(began);
+        assert_eq!(numbers(&new), [1 + was, 2 + was, 0, was, 0]);
+        assert_eq!(last(&new).waits.buckets()[8], 1, "it was ready before the merge, too");
+        assert_eq!(last(&new).runs.buckets()[8], 1, "and the other one was taken");
+        assert_eq!(new.kick(1).unwrap().kicked, 1);
+        assert_eq!(numbers(&new)[3], 0);
+        assert_eq!(last(&old), after);
+        assert_eq!(queue.check().unwrap(), [""; 0]);
     }
 }
 
@@ -1033,4 +1097,49 @@ fn a_task_that_a_repair_buries_is_a_failure() {
     assert_eq!(state(&tube, id), State::Buried);
     assert_eq!(numbers(&tube), [0, 0, 1, 1, 0]);
     is_mended(&queue);
+}
+
+/// Latencies are of this opening, in every tube that keeps days, over a truncate and for tasks in
+/// transactions; and a tube that keeps no days has none.
+#[test]
+fn latencies_are_those_since_the_opening() {
+    let (_home, path) = home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.create_tube("t", keeping()).unwrap();
+    let millis = Duration::from_millis;
+    assert_eq!(tube.latencies().unwrap(), Some(Latencies::default()));
+    for wait in 1..=9 {
+        tube.put(b"x").unwrap();
+        clock.advance(millis(wait * 10));
+        let task = tube.take().unwrap();
+        clock.advance(millis(5));
+        match wait {
+            1 => queue.transact(|tx| tx.ack(&task)).unwrap(),
+            2 => task.bury("no").unwrap(),
+            _ => task.ack().unwrap(),
+        }
+    }
+    let so_far = tube.latencies().unwrap().unwrap();
+    assert_eq!((so_far.waits.count(), so_far.runs.count()), (9, 8));
+    assert_eq!((so_far.waits.longest(), so_far.waits.mean()), (millis(90), millis(50)));
+    assert_eq!((so_far.runs.longest(), so_far.runs.mean()), (millis(5), millis(5)));
+    let median = so_far.waits.quantile(0.5).unwrap();
+    assert!((millis(50)..millis(57)).contains(&median), "{median:?}");
+    tube.truncate().unwrap();
+    assert_eq!(tube.latencies().unwrap(), Some(so_far));
+    tube.set("keep_days", 0u32).unwrap();
+    assert_eq!(tube.latencies().unwrap(), None);
+    tube.set("keep_days", 1u32).unwrap();
+    assert_eq!(tube.latencies().unwrap(), Some(Latencies::default()));
+    tube.put(b"x").unwrap();
+    tube.take().unwrap().ack().unwrap();
+    assert_eq!(tube.latencies().unwrap().unwrap().runs.count(), 1);
+    queue.close().unwrap();
+    let queue = still().0.clock(clock.clone()).open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    assert_eq!(tube.latencies().unwrap(), Some(Latencies::default()));
+    queue.drop_tube("t").unwrap();
+    assert_eq!(kind(tube.latencies()), ErrorKind::TubeNotFound);
+    close_sound(queue);
 }

@@ -5,8 +5,8 @@ use crate::gates::ENDS_OF_LEASES;
 use crate::throttles::served;
 use crate::{close_sound, counts, home, killed, kind, secs, still, waiting};
 use tubewell::{
-    Backoff, Conflict, ErrorKind, ManualClock, NewTask, Queue, Retention, State, Task, TaskId,
-    Tube, TubeKind, TubeOptions, WhyNot,
+    Backoff, Conflict, ErrorKind, Filter, ManualClock, NewTask, Queue, Retention, State, Task,
+    TaskId, Tube, TubeKind, TubeOptions, WhyNot,
 };
 
 /// A still queue, with two tubes without gates; the second is temporary.
@@ -520,6 +520,29 @@ fn a_slot_that_is_left_is_told_to_those_who_wait_for_ready_tasks() {
     again.ack().unwrap();
     assert!(waits.join().unwrap());
     a.take().unwrap().ack().unwrap();
+}
+
+/// A search finds the tasks that have a gate themselves, behind which other tasks of the tube do
+/// not stand.
+#[test]
+fn a_search_finds_the_tasks_with_a_gate() {
+    let (queue, [tube, _], _clock) = two();
+    let paid = put(&tube, |task| task.require("paid").require("online"));
+    let both = put(&tube, |task| task.require("paid").throttle("api"));
+    put(&tube, |task| task.require("online"));
+    put(&tube, |task| task.group("paid"));
+    put(&tube, |task| task);
+    let found = |filter: &Filter| {
+        let page = tube.search(filter, None, 99).unwrap();
+        page.tasks.iter().map(|task| task.id).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&Filter::new().requires("paid")), [paid, both]);
+    assert_eq!(found(&Filter::new().requires("paid").throttle("api")), [both]);
+    assert_eq!(found(&Filter::new().throttle("paid")), []);
+    assert_eq!(found(&Filter::new().group("paid")).len(), 1);
+    assert!(tube.try_take().unwrap().is_some());
+    let behind = queue.requiring("paid").collect::<tubewell::Result<Vec<_>>>().unwrap();
+    assert_eq!(behind, [("a".to_owned(), 5)]);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! already.
 
 use super::listing::{self, DIGESTS, NOTES, Tubes};
-use super::lives;
 use super::{FILES, NAMES, opened, sparse};
+use super::{flows, lives};
 use crate::disk::Recorder;
 use crate::{home, killed, secs};
 use std::any::Any;
@@ -465,6 +465,7 @@ fn tell(name: &str, story: &mut Story) -> End {
         "terms" => (terms, End::Killed),
         "steps" => (steps, End::Killed),
         "lives" => (lives::lives, End::Killed),
+        "flows" => (flows::flows, End::Killed),
         name => panic!("no story is called {name}"),
     };
     tell(story);
@@ -528,9 +529,12 @@ fn write_the_golden_files() {
         let (queue, clock, _home) = opened(name);
         let order = listing::work_off(&queue, &clock);
         fs::write(to.join("contents.txt"), format!("{found}\n{graces}{order}")).unwrap();
-        if name == "lives" {
-            let (queue, _clock, _home) = opened(name);
-            fs::write(to.join("more.txt"), lives::describe(&queue)).unwrap();
-        }
+        let more: fn(&Queue) -> String = match name {
+            "lives" => lives::describe,
+            "flows" => flows::describe,
+            _ => continue,
+        };
+        let (queue, _clock, _home) = opened(name);
+        fs::write(to.join("more.txt"), more(&queue)).unwrap();
     }
 }
