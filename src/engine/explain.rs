@@ -2,6 +2,7 @@
 //! decides nothing.
 
 use crate::engine::context::{damaged, decoded};
+use crate::engine::named_gate::GateNow;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{description, edges, gates, lines, lookup, query};
 use crate::format::{View, key, row};
@@ -61,12 +62,12 @@ fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<
         reasons.push(WhyNot::Merging { into });
     }
     let closed = gates::at(view, tube, now)?.into_iter().filter(|gate| gate.free == 0);
-    reasons.extend(closed.map(|gate| gate.why));
+    reasons.extend(closed.map(GateNow::why));
     let (stored, _) = lookup::find(view, tube, id)?;
     let group = stored.task(tube)?.group;
     if let Some(line) = group.filter(|line| is_line(line)) {
         let own = lines::gates_of(view, line, now)?.into_iter().filter(|gate| gate.free == 0);
-        let mut own = own.map(|gate| gate.why).peekable();
+        let mut own = own.map(GateNow::why).peekable();
         if own.peek().is_some() {
             // The tube may have the same one. Which task is next now is no matter.
             own.for_each(|why| {

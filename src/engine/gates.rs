@@ -25,7 +25,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The gates of a tube now, apart from a pause.
-pub(crate) fn at(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<SmallVec<[GateNow; 1]>> {
+pub(crate) fn at<'a>(
+    view: &dyn View,
+    tube: &'a TubeEntry,
+    now: Now,
+) -> Result<SmallVec<[GateNow<'a>; 1]>> {
     let mut all = SmallVec::new();
     let Some(gates) = &tube.row.options.gates else { return Ok(all) };
     for name in &gates.required {
@@ -42,13 +46,13 @@ pub(crate) fn at(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<SmallVec
                 WhyNot::OutOfHours { left }
             }
         };
-        all.push(GateNow::plain(if is_open { u64::MAX } else { 0 }, why));
+        all.push(GateNow::nameless(if is_open { u64::MAX } else { 0 }, why));
     }
     if gates.limit > 0 {
         // The leases under a grace are among them.
         let (in_flight, limit) = (view.count(tube.range(Tag::Taken)), gates.limit);
         let why = WhyNot::TubeLimit { in_flight, limit };
-        all.push(GateNow::plain(limit.saturating_sub(in_flight), why));
+        all.push(GateNow::nameless(limit.saturating_sub(in_flight), why));
     }
     for name in &gates.throttles {
         all.extend(named_gate::read(view, NamedGate::Throttle(name), now)?);
@@ -58,7 +62,7 @@ pub(crate) fn at(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<SmallVec
             rate_opens(rate, tube.row.pace, now.queue).saturating_sub(now.queue),
         );
         let why = WhyNot::TubeRate { left };
-        all.push(GateNow::plain(rate_free(rate, tube.row.pace, now.queue), why));
+        all.push(GateNow::nameless(rate_free(rate, tube.row.pace, now.queue), why));
     }
     Ok(all)
 }

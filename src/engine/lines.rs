@@ -32,7 +32,11 @@ pub(crate) fn note(ctx: &mut OpContext<'_>, tube: &TubeEntry, line: Option<&str>
 }
 
 /// The gates in the name of a line, apart from throttles without a limit.
-pub(crate) fn gates_of(view: &dyn View, line: &str, now: Now) -> Result<SmallVec<[GateNow; 1]>> {
+pub(crate) fn gates_of<'a>(
+    view: &dyn View,
+    line: &'a str,
+    now: Now,
+) -> Result<SmallVec<[GateNow<'a>; 1]>> {
     let mut gates = SmallVec::new();
     for gate in in_line(line).filter(|_| is_line(line)) {
         gates.extend(named_gate::read(view, named(gate), now)?);

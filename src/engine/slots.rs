@@ -108,9 +108,11 @@ fn under(throttle: Run, run: Run) -> Run {
     if run.is_temporary() { temporary } else { durable }
 }
 
-/// Notes that a slot is free, if this is the key of one that is removed.
+/// Notes that a slot is free, if this is the key of one that is removed, and any call waits for
+/// slots: one that comes later looks itself.
 pub(crate) fn note_left(ctx: &mut OpContext<'_>, removed: &Key) {
     if removed.first() == Some(&(Tag::Slot as u8))
+        && (ctx.known.follows_slots() || ctx.effects().slots.is_some())
         && let Some(Range { run: Some(run), .. }) = Range::holding(removed)
     {
         ctx.effects().slot_steps().left.push(Run(run.number()));

@@ -106,6 +106,12 @@ pub(crate) trait KnownTubes {
         false
     }
 
+    /// Whether that is so, or lines of any tube stand behind gates: slots that are left are of
+    /// interest.
+    fn follows_slots(&self) -> bool {
+        self.awaits_slots()
+    }
+
     /// How many free slots of a throttle are kept for takers of other tubes than this one.
     fn kept_for_others(&self, _throttle: Run, _tube: u32) -> u64 {
         0

@@ -39,8 +39,10 @@ pub(crate) struct DerivedState {
     pub(crate) gated: Gated,
     /// Those that wait for slots of throttles.
     pub(crate) slot_lines: SlotLines,
-    /// Those who wait for tasks. Their lock is taken after the engine's.
+    /// Those who wait for tasks to take, and those who wait until there is one. Their locks are
+    /// taken after the engine's.
     pub(crate) takers: Arc<Wake>,
+    pub(crate) ready_waiters: Arc<Wake>,
     /// Dropped tubes of which schedules are left, with a lower bound of their fires.
     orphans: HashMap<u32, NextDue, NumberHash>,
     /// The settings of the queue that are in force.
@@ -188,6 +190,10 @@ impl KnownTubes for DerivedState {
 
     fn awaits_slots(&self) -> bool {
         !self.slot_lines.is_empty()
+    }
+
+    fn follows_slots(&self) -> bool {
+        self.awaits_slots() || !self.gated.lines.is_empty()
     }
 
     fn kept_for_others(&self, throttle: Run, tube: u32) -> u64 {
@@ -446,26 +452,6 @@ impl DerivedState {
     #[cold]
     pub(crate) fn leave_edges(&mut self) {
         (self.edges, self.outbox.sooner) = (None, true);
-    }
-
-    /// Rows or counts were mended that say where the fresh tasks of a tube begin, which of its
-    /// deadlines is the first, or what there is to take: all of it is searched again, and all that
-    /// wait look again.
-    #[cold]
-    pub(crate) fn look_again(&mut self, numbers: &[u32]) {
-        for number in numbers.iter().copied() {
-            if let Some(state) = self.tubes.get_mut(&number) {
-                state.tube.border = None;
-            }
-            self.set_bound(number, NextDue::UNKNOWN);
-            self.gated.lines.doubt(number);
-            self.outbox.add(number, usize::MAX, 0);
-            if let Some(sets) = &mut self.sets {
-                sets.wake(number);
-            }
-        }
-        self.slot_lines.doubt();
-        (self.outbox.sooner, self.outbox.freed) = (true, true);
     }
 
     /// Notes the steps of the tasks whose ends calls wait for, and keeps those that are removed as

@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) gate: GroupCommit,
     pub(crate) takers: Arc<Wake>,
     pub(crate) room: Wake,
-    pub(crate) ready_waiters: Wake,
+    pub(crate) ready_waiters: Arc<Wake>,
     /// The calls that wait for the ends of tasks, each under [`end_key`] of its task.
     pub(crate) ends: Wake,
     /// The tube in which a call about a task of any tube has found the last one; 0 before.
@@ -85,6 +85,8 @@ impl Shared {
         state.derived.seats = seats.clone();
         let takers = Arc::new(Wake::over(seats));
         state.derived.takers = takers.clone();
+        let ready_waiters = Arc::<Wake>::default();
+        state.derived.ready_waiters = ready_waiters.clone();
         Self {
             checkpointer: Checkpointer::new(state, settings.clock.clone(), settings.by_hand),
             settings,
@@ -93,7 +95,7 @@ impl Shared {
             gate,
             takers,
             room: Wake::in_turn(),
-            ready_waiters: Wake::default(),
+            ready_waiters,
             ends: Wake::default(),
             last_found: AtomicUsize::default(),
             hub: Hub::default(),

@@ -3,7 +3,6 @@
 //! values; the engine says what is counted.
 
 use crate::words::statistics::LENGTH_MAX;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Buckets between a power of two and the next one.
@@ -32,24 +31,47 @@ fn end(bucket: u16) -> u64 {
 }
 
 /// Lengths of time, such as waits: how many, their mean, the longest, and quantiles.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Latency {
-    /// Those that are not empty, of which there are few.
-    buckets: BTreeMap<u16, u64>,
+    /// Those that are not empty, of which there are few, each with how many stand in it.
+    buckets: Vec<(u16, u64)>,
+    /// The index of the last one that was added to, which usually is the next one too.
+    near: usize,
     count: u64,
     /// Microseconds.
     sum: u128,
     longest: u64,
 }
 
+impl PartialEq for Latency {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |it: &Self| (it.count, it.sum, it.longest);
+        of(self) == of(other) && self.buckets == other.buckets
+    }
+}
+
+impl Eq for Latency {}
+
 impl Latency {
     /// Adds one length of time in microseconds.
     pub(crate) fn add(&mut self, micros: u64) {
         let micros = micros.min(LENGTH_MAX);
-        *self.buckets.entry(bucket(micros)).or_default() += 1;
+        self.place(bucket(micros));
         self.count = self.count.saturating_add(1);
         self.sum = self.sum.saturating_add(u128::from(micros));
         self.longest = self.longest.max(micros);
+    }
+
+    fn place(&mut self, bucket: u16) {
+        if self.buckets.get(self.near).is_none_or(|(near, _)| *near != bucket) {
+            self.near = self.buckets.partition_point(|(other, _)| *other < bucket);
+            if self.buckets.get(self.near).is_none_or(|(other, _)| *other != bucket) {
+                self.buckets.insert(self.near, (bucket, 0));
+            }
+        }
+        if let Some((_, tasks)) = self.buckets.get_mut(self.near) {
+            *tasks = tasks.saturating_add(1);
+        }
     }
 
     /// How many.

@@ -118,10 +118,10 @@ pub(crate) const BATCH_EDGES_MAX: usize = 10_000;
 /// Edges that one op looks at, to see whether a task would wait for itself.
 pub(crate) const CYCLE_EDGES_MAX: usize = 1000;
 /// Edges that one step of a cascade works off.
-pub(crate) const EDGES_OF_STEP: usize = 128;
+pub(crate) const EDGES_OF_STEP: usize = 32;
 /// Steps in which a call works off the ends of the tasks that it ended: more than [`EDGES_MAX`]
 /// edges. What is left then is work of the timer.
-pub(crate) const FOLLOWED_STEPS_MAX: usize = 1024;
+pub(crate) const FOLLOWED_STEPS_MAX: usize = 4096;
 /// Edges that one op looks at, to see whether tasks may be removed.
 pub(crate) const EDGES_LOOKED_MAX: usize = 4096;
 /// Tasks of a tree that is removed as a whole.

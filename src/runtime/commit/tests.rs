@@ -11,6 +11,7 @@ use crate::engine::tubes::{Create, Exists, Pause, Truncate};
 use crate::format::layer::WriteSet;
 use crate::format::{RowOp, Value, key};
 use crate::runtime::group_commit::GroupCommit;
+use crate::runtime::wake::{WaitPlace, Waiting};
 use crate::store::{Access, Clocks, Config, Folder, MetaDelta, Store, StoreFailure};
 use crate::words::clock::{ManualClock, NEVER};
 use crate::words::limits::JOURNAL_BYTES_MIN;
@@ -149,6 +150,9 @@ fn done<O: Op>(state: &mut EngineState, env: &CommitEnv<'_>, op: &O) -> Option<O
 /// How many takers of the tube the op wakes.
 fn woken<O: Op>(tube: &crate::Tube, op: &O) -> usize {
     let core = &tube.hold.core;
+    // While none waits it is not counted.
+    let at = WaitPlace::Set(u32::MAX);
+    let _waits = core.takers.register(Waiting { at, holder: 0, since: 0, until: NEVER });
     let mut state = core.state.lock();
     let Ok(_) = state.execute(op, &mut Attempts::default(), &core.env()) else {
         panic!("it is refused")

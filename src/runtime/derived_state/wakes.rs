@@ -2,7 +2,7 @@
 //! is free.
 
 use super::DerivedState;
-use crate::engine::effects::{Effects, LineSteps, LookedBehind, SlotSteps};
+use crate::engine::effects::{Effects, LineSteps, LookedBehind, NextDue, SlotSteps};
 use crate::engine::gates;
 use crate::engine::named_gate::{self, GateNow};
 use crate::engine::tube_cache::KnownTubes;
@@ -26,12 +26,40 @@ impl DerivedState {
             sets.see(effects);
         }
         self.offer_slots(view, now);
+        if !self.is_waited_for() {
+            return;
+        }
         for tube in gates::bound_wakes(view, self, effects, now) {
             self.outbox.add(tube, 0, usize::MAX);
         }
         for (throttle, tube) in effects.slots.take().iter().flat_map(|steps| &steps.closed) {
             self.slot_lines.enter(*throttle, *tube);
         }
+    }
+
+    /// Rows or counts were mended that say where the fresh tasks of a tube begin, which of its
+    /// deadlines is the first, or what there is to take: all of it is searched again, and all that
+    /// wait look again.
+    #[cold]
+    pub(crate) fn look_again(&mut self, numbers: &[u32]) {
+        for number in numbers.iter().copied() {
+            if let Some(state) = self.tubes.get_mut(&number) {
+                state.tube.border = None;
+            }
+            self.set_bound(number, NextDue::UNKNOWN);
+            self.gated.lines.doubt(number);
+            self.outbox.add(number, usize::MAX, 0);
+            if let Some(sets) = &mut self.sets {
+                sets.wake(number);
+            }
+        }
+        self.slot_lines.doubt();
+        (self.outbox.sooner, self.outbox.freed) = (true, true);
+    }
+
+    /// Whether any call may be woken. One that comes later looks itself after it has registered.
+    fn is_waited_for(&self) -> bool {
+        self.sets.is_some() || self.takers.has_any() || self.ready_waiters.has_any()
     }
 
     /// Offers slots that became free to the tubes that wait for them, at most so many at a time.
@@ -57,10 +85,12 @@ impl DerivedState {
     /// taker, or no task that the gates let through. Returns `false` if no slot is free.
     fn offer_slot(&mut self, view: &dyn View, (throttle, number): (Run, u32), now: Now) -> bool {
         let Some(tube) = self.known(number) else { return true };
-        let gates = gates::at(view, tube, now).unwrap_or_default();
-        let is_it = |gate: &&GateNow| gate.throttle == Some(throttle);
+        // Each throttle, and how many tasks each gate lets through.
+        let now_free = |gate: &GateNow<'_>| (gate.throttle, gate.free_for(self, number));
+        let gates: SmallVec<[(Option<Run>, u64); 2]> =
+            gates::at(view, tube, now).unwrap_or_default().iter().map(now_free).collect();
         let kept = self.slot_lines.kept(throttle, number);
-        let own = gates.iter().find(is_it).map(|gate| gate.free_for(self, number));
+        let own = gates.iter().find(|(own, _)| *own == Some(throttle)).map(|(_, free)| *free);
         // Without a limit the tube is open to all.
         let free = own.or_else(|| self.free_of_lines(view, (throttle, number), now));
         if free.is_some_and(|free| free <= kept) {
@@ -69,20 +99,18 @@ impl DerivedState {
         // Also for takes that come later: it may have been kept for others until now.
         self.gated.lines.open_throttle(number, throttle);
         let (Some(_), Some(tube)) = (free, self.known(number)) else { return true };
-        let free_of = |gate: &GateNow| gate.free_for(self, number);
-        let open = gates.iter().map(free_of).min().unwrap_or(u64::MAX);
+        let open = gates.iter().map(|(_, free)| *free).min().unwrap_or(u64::MAX);
         let open = if tube.row.shut.is_some() { 0 } else { open };
         if open.min(gates::takeable((view, self), tube)) <= kept {
-            let closed = |gate: &GateNow| {
-                let throttle = gate.throttle?;
-                (free_of(gate) <= self.slot_lines.kept(throttle, number)).then_some(throttle)
+            let closed = |(throttle, free): &(Option<Run>, u64)| {
+                throttle.filter(|throttle| *free <= self.slot_lines.kept(*throttle, number))
             };
             // It waits for the others; for tasks and other gates it is woken when they come.
             let closed: SmallVec<[Run; 1]> = gates.iter().filter_map(closed).collect();
             closed.into_iter().for_each(|other| self.slot_lines.enter(other, number));
             return true;
         }
-        let own = gates.iter().filter_map(|gate| gate.throttle);
+        let own = gates.iter().filter_map(|(throttle, _)| *throttle);
         let others = own.filter(|own| *own != throttle);
         let all: SmallVec<[Run; 1]> = others.chain([throttle]).collect();
         self.wake_for_slots(&all, (throttle, number));
