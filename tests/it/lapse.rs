@@ -4,11 +4,11 @@
 use crate::{
     close_sound, counts, drain, home, killed, kind, lone_with, open, resumed, secs, state,
 };
-use crate::{is_gone, next, still};
+use crate::{is_gone, next, still, waiting};
 use std::time::Duration;
 use tubewell::{
     Cause, ErrorKind, Lapse, ManualClock, Phase, Place, Placement, PutView, Queue, Reason, Release,
-    Retention, ReturnTo, State, Task, Tube, TubeKind, TubeOptions, WhyNot,
+    Result, Retention, ReturnTo, State, Task, TaskId, Tube, TubeKind, TubeOptions, WhyNot,
 };
 
 fn with(lapse: Lapse) -> (Queue, Tube, ManualClock) {
@@ -169,6 +169,113 @@ fn a_stalled_task_keeps_its_group_locked() {
     clock.advance(secs(1));
     assert_eq!(drain(&tube), "a b");
     drop(task);
+}
+
+/// Gates that one task in flight closes: a limit of its tube, a throttle of its tube, and a
+/// throttle of its own.
+#[derive(Clone, Copy, Debug)]
+struct Closing {
+    limit: bool,
+    of_tube: bool,
+    of_task: bool,
+}
+
+/// Each alone, so that no other one holds a taker back, and all.
+const CLOSING: [Closing; 4] = [
+    Closing { limit: true, of_tube: false, of_task: false },
+    Closing { limit: false, of_tube: true, of_task: false },
+    Closing { limit: false, of_tube: false, of_task: true },
+    Closing { limit: true, of_tube: true, of_task: true },
+];
+
+impl Closing {
+    /// Two tubes behind these gates; the second is temporary.
+    fn tubes(self) -> (Queue, [Tube; 2], ManualClock) {
+        let (builder, clock) = still();
+        let queue = builder.in_memory().unwrap();
+        for name in ["of tube", "of task"] {
+            queue.set_throttle(name, 1).unwrap();
+        }
+        let lapse = Lapse::new().grace(secs(5)).to(ReturnTo::Back);
+        let options = TubeOptions::default().ttr(secs(10)).lapse(lapse).limit(self.limit.into());
+        let options = if self.of_tube { options.throttle("of tube") } else { options };
+        let make = |name, temporary| {
+            queue.create_tube(name, options.clone().temporary(temporary)).unwrap()
+        };
+        let tubes = [make("a", false), make("b", true)];
+        (queue, tubes, clock)
+    }
+
+    fn put(self, tube: &Tube) -> TaskId {
+        let task = tube.task(b"x");
+        let task = if self.of_task { task.throttle("of task") } else { task };
+        task.put().unwrap()
+    }
+
+    fn throttles(self) -> Vec<&'static str> {
+        let both = [("of tube", self.of_tube), ("of task", self.of_task)];
+        both.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+    }
+
+    /// This task, and no other one, is in flight: the task that waits finds each gate closed.
+    fn are_held_by(self, queue: &Queue, holder: TaskId, waits: TaskId) {
+        let why = queue.explain(waits).unwrap().reasons;
+        let full = WhyNot::TubeLimit { in_flight: 1, limit: 1 };
+        assert_eq!(why.contains(&full), self.limit, "{why:?}");
+        for name in self.throttles() {
+            let holders: Vec<_> = queue.throttle_holders(name).map(Result::unwrap).collect();
+            assert_eq!(holders, [holder], "{name}");
+            assert_eq!(queue.throttle(name).unwrap().unwrap().in_flight, 1);
+            let full = WhyNot::Throttled { throttle: name.into(), in_flight: 1, limit: 1 };
+            assert!(why.contains(&full), "{why:?}");
+        }
+        assert_eq!(queue.check().unwrap(), [""; 0]);
+    }
+}
+
+/// A taker of one of the two tubes waits while a lease of the first one is stalled, until the
+/// grace has ended or the task is acked in it.
+fn waits_for_a_stalled_lease(gates: Closing, at: usize, is_acked: bool) {
+    let (queue, tubes, clock) = gates.tubes();
+    let of = &tubes[at];
+    let (first, second, third) = (gates.put(&tubes[0]), gates.put(of), gates.put(of));
+    let task = tubes[0].take().unwrap();
+    assert_eq!(task.id(), first);
+    let taker = waiting(of, |tube| tube.take().unwrap().detach().id());
+    let last = Duration::from_micros(1);
+    for passed in [secs(10), secs(5) - last] {
+        clock.advance(passed);
+        queue.tick().unwrap();
+        assert!(tubes[0].peek(first).unwrap().is_stalled());
+        gates.are_held_by(&queue, first, second);
+        assert!(of.try_take().unwrap().is_none());
+        assert_eq!(kind(of.claim(third)), ErrorKind::WrongState);
+        assert_eq!(of.info().unwrap().waiters, 1);
+    }
+    if is_acked {
+        task.ack().unwrap();
+    } else {
+        clock.advance(last);
+        queue.tick().unwrap();
+        assert!(task.ack().unwrap_err().is_lease_lost());
+        assert_eq!(state(&tubes[0], first), State::Ready);
+    }
+    assert_eq!(taker.join().unwrap(), second);
+    gates.are_held_by(&queue, second, third);
+    assert!(of.try_take().unwrap().is_none());
+}
+
+#[test]
+fn a_stalled_lease_holds_its_place_and_its_slots_until_its_grace_ends() {
+    for gates in CLOSING {
+        for is_acked in [true, false] {
+            waits_for_a_stalled_lease(gates, 0, is_acked);
+            // The limit is one of a tube, and both tubes have the throttles.
+            if !gates.limit {
+                waits_for_a_stalled_lease(gates, 1, is_acked);
+            }
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use crate::{close_sound, home, secs, still};
 use std::path::Path;
-use tubewell::{Conflict, Durability, Queue, Retention, Task, Tube, TubeOptions, Unique};
+use tubewell::{
+    Conflict, Durability, ManualClock, Missed, Orphaned, Queue, Result, Retention, State, Task,
+    Tube, TubeOptions, Unique,
+};
 
 /// Tasks that are put, taken and settled together.
 const TURN: usize = 1000;
@@ -53,30 +56,112 @@ fn turn(tube: &Tube, of: usize) {
     taken.into_iter().enumerate().for_each(|(at, task)| settle(tube, at, task));
 }
 
-/// A hundred thousand tasks with keys, tags, history, results, failures and reports, all finished
-/// or buried, and then swept by their age.
+/// What keeps tasks that have ended for ten seconds, and days for one.
+fn swept() -> TubeOptions {
+    let kept = Retention::new().age(secs(10));
+    let options = TubeOptions::default().keep_finished(kept).keep_buried(kept).keep_days(1);
+    options.in_flight(TURN as u32).unique(Unique::new().in_queue(true))
+}
+
+/// Declares a condition and two throttles, and makes a tube behind one of them.
+fn gated(queue: &Queue) -> Tube {
+    queue.set_condition("online", false).unwrap();
+    queue.set_throttle("of tube", 100).unwrap();
+    queue.set_throttle("of task", 30).unwrap();
+    queue.create_tube("gated", swept().throttle("of tube")).unwrap()
+}
+
+/// Puts so many tasks, of which each five come after one another, with every policy, and stand
+/// behind gates of their own.
+fn put_gated(tube: &Tube, of: usize) {
+    let mut before = Vec::new();
+    for at in 0..TURN {
+        let key = format!("gated {of} {at}");
+        let policy = [Orphaned::Hold, Orphaned::Cancel, Orphaned::Ignore][at % 3];
+        let task = tube.task(b"gated").key(&key).tag("gated").orphaned(policy);
+        let task = match at % 5 {
+            0 => task.require("online"),
+            1 => task,
+            2 => task.after(before.clone()),
+            3 => task.after_any_end(before.clone()).require("online"),
+            _ => task.after_failure(before.clone()).require("online").throttle("of task"),
+        };
+        if at % 5 == 0 {
+            before.clear();
+        }
+        before.push(task.put().unwrap());
+    }
+}
+
+/// Takes and settles all that can be taken. Returns how many there were.
+fn work_off(tube: &Tube) -> usize {
+    let mut settled = 0;
+    loop {
+        let taken = tube.take_many(TURN).unwrap();
+        if taken.is_empty() {
+            return settled;
+        }
+        for task in taken {
+            settle(tube, settled, task);
+            settled += 1;
+        }
+    }
+}
+
+/// Tasks that wait for one another and for gates, and children of a schedule, come and end. What
+/// is held by its policy waits for nothing then, and ends too.
+fn gated_turn(queue: &Queue, tube: &Tube, clock: &ManualClock, of: usize) {
+    queue.set_condition("online", false).unwrap();
+    put_gated(tube, of);
+    clock.advance(secs(2));
+    assert!(work_off(tube) >= TURN / 5);
+    let stats = tube.stats().unwrap();
+    assert!(stats.ready > TURN as u64 / 5 && stats.blocked > TURN as u64 / 5, "{stats:?}");
+    queue.checkpoint().unwrap();
+    queue.set_condition("online", true).unwrap();
+    assert!(work_off(tube) > TURN / 5);
+    let blocked: Vec<_> = tube.summaries(State::Blocked).collect::<Result<_>>().unwrap();
+    assert!(!blocked.is_empty());
+    blocked.iter().for_each(|task| tube.undepend_all(task.id).unwrap());
+    assert_eq!(work_off(tube), blocked.len());
+    let stats = tube.stats().unwrap();
+    assert_eq!((stats.ready, stats.blocked, stats.taken), (0, 0, 0));
+}
+
+/// A hundred thousand tasks with keys, tags, history, results, failures and reports, and some
+/// with dependencies, gates and a schedule, all finished or buried, and then swept by their age.
 #[test]
 fn tasks_that_were_swept_leave_no_row() {
     let (builder, clock) = still();
     let (_folder, path) = home();
     let queue = builder.durability(Durability::Relaxed).open(&path).unwrap();
-    let kept = Retention::new().age(secs(10));
-    let options = TubeOptions::default().keep_finished(kept).keep_buried(kept);
-    let options = options.in_flight(TURN as u32).unique(Unique::new().in_queue(true));
-    let tube = queue.create_tube("t", options).unwrap();
+    let tubes = [queue.create_tube("t", swept()).unwrap(), gated(&queue)];
     let empty = rows(&queue);
     for of in 0..100 {
-        turn(&tube, of);
+        turn(&tubes[0], of);
     }
-    let stats = tube.stats().unwrap();
+    let stats = tubes[0].stats().unwrap();
     assert_eq!((stats.finished, stats.buried), (60_000, 40_000));
     assert!(rows(&queue) > empty + 500_000);
     assert_eq!(queue.tag_count("all").unwrap(), 100_000);
     assert_eq!(queue.top_tags().count(), 5001);
+    let often = queue.schedule("often").every(secs(1)).missed(Missed::CatchUp(2)).tag("child");
+    let often = often.require("online").throttle("of task").to(&tubes[1]).make().unwrap();
+    for of in 0..3 {
+        gated_turn(&queue, &tubes[1], &clock, of);
+    }
+    assert_eq!(often.info().unwrap().children, 7);
+    assert!(often.remove().unwrap());
     clock.advance(secs(10));
     queue.tick().unwrap();
-    let stats = tube.stats().unwrap();
-    assert_eq!((stats.finished, stats.buried), (0, 0));
+    assert!(tubes.iter().all(|tube| tube.stats().unwrap().total == 0));
+    assert_eq!((queue.top_tags().count(), queue.tag_count("gated").unwrap()), (0, 0));
+    // The day of each tube is there until it is over, with the count of the days of the tube.
+    // Then there is only what was made before.
+    assert_eq!(tubes.each_ref().map(|tube| tube.days().unwrap().len()), [1, 1]);
+    assert_eq!(rows(&queue), empty + 4);
+    clock.advance(secs(86_400));
+    queue.tick().unwrap();
     assert_eq!(rows(&queue), empty);
     close_sound(queue);
 }

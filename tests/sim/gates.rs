@@ -1,6 +1,7 @@
 //! Gates on a disk that crashes, beside a model in plain values: whatever dies when, a take gets
-//! exactly the best tasks whose gates are all open, those of their tube and their own, and
-//! `explain` names exactly the closed ones.
+//! exactly the best tasks whose gates are all open, those of their tube and their own, and whose
+//! turn it is in their group; `explain` names exactly what holds each task back. A lease in its
+//! grace holds its slots. The last tube is temporary: a crash removes its tasks.
 
 use crate::disk::{Fault, SimDisk};
 use crate::script::Rng;
@@ -8,8 +9,8 @@ use crate::seeds::seeds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 use tubewell::{
-    Backoff, Clock, Durability, ErrorKind, Hours, ManualClock, Queue, Rate, Result, SettingValue,
-    State, Task, TaskId, Tube, TubeOptions, WhyNot,
+    Backoff, Clock, Durability, ErrorKind, Hours, Lapse, ManualClock, Queue, Rate, Result,
+    SettingValue, State, Task, TaskId, Tube, TubeOptions, WhyNot,
 };
 
 /// Steps between two crashes, at most.
@@ -18,7 +19,12 @@ const STEPS: usize = 80;
 const GENERATIONS: usize = 4;
 const SEEDS: u64 = 500;
 const SECOND: u64 = 1_000_000;
-const TUBES: [&str; 2] = ["a", "b"];
+/// The last one is temporary.
+const TUBES: [&str; 3] = ["a", "b", "m"];
+const MEMORY: usize = 2;
+/// The grace of a lapse in each tube, in seconds.
+const GRACES: [u64; TUBES.len()] = [20, 0, 60];
+const GROUPS: [&str; 2] = ["g", "h"];
 /// The last one is set for the run of the process.
 const CONDITIONS: [&str; 3] = ["online", "paid", "run"];
 const THROTTLES: [&str; 2] = ["api", "gpu"];
@@ -28,6 +34,7 @@ const HOURS: &str = "06:00-18:00";
 type Serial = u64;
 /// Tasks, interval in seconds, burst.
 type Pace = (u32, u64, u32);
+type Ids = BTreeMap<Serial, TaskId>;
 
 /// Gates with names, of a tube or of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,20 +65,43 @@ struct Throttle {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+struct Lease {
+    /// The numbers of the throttles of which it holds a slot.
+    held: Vec<u64>,
+    /// When its ttr ends.
+    ends: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Ready,
-    /// With the numbers of the throttles of which it holds a slot.
-    Taken(Vec<u64>),
+    Taken(Lease),
     Buried,
+}
+
+/// How a task is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Terms {
+    tube: usize,
+    priority: i64,
+    own: Named,
+    /// A task of a group has no gates of its own.
+    group: Option<usize>,
+    /// Seconds.
+    ttr: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stored {
-    tube: usize,
-    priority: i64,
-    own: Named,
+    terms: Terms,
     place: Place,
     deliveries: u32,
+}
+
+/// What of its group keeps a task back.
+enum InGroup {
+    Busy(u64),
+    Behind(Serial),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,12 +125,7 @@ enum Gate {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Put {
-        tube: usize,
-        task: Serial,
-        priority: i64,
-        own: Named,
-    },
+    Put(Serial, Terms),
     Take {
         tube: usize,
         most: usize,
@@ -110,6 +135,8 @@ enum Step {
     Claim(Serial),
     Ack(Serial),
     Release(Serial),
+    /// Its ttr begins again, and a stall ends.
+    Renew(Serial),
     Retry(Serial),
     Bury(Serial),
     Kick(Serial),
@@ -139,12 +166,14 @@ fn spacing((tasks, per, _): Pace) -> u128 {
 
 impl Model {
     fn in_flight(&self, number: u64) -> u64 {
-        let holds =
-            |task: &&Stored| matches!(&task.place, Place::Taken(held) if held.contains(&number));
+        let holds = |task: &&Stored| match &task.place {
+            Place::Taken(lease) => lease.held.contains(&number),
+            Place::Ready | Place::Buried => false,
+        };
         self.tasks.values().filter(holds).count() as u64
     }
 
-    /// The limit of a throttle that is in force.
+    /// The limit of a throttle that is in force, and how many slots of it are held.
     fn limit(&self, no: usize, now: u64) -> Option<(u64, u64)> {
         let throttle = self.throttles[no]?;
         let is_over = throttle.ends.is_some_and(|ends| ends <= now);
@@ -181,8 +210,7 @@ impl Model {
             let opens = if since < 6 * hour { 6 * hour } else { 30 * hour };
             closed.push(WhyNot::OutOfHours { left: opens - since });
         }
-        let taken = |task: &&Stored| task.tube == tube && matches!(task.place, Place::Taken(_));
-        let in_flight = self.tasks.values().filter(taken).count() as u64;
+        let in_flight = self.taken(tube).count() as u64;
         if gates.limit > 0 && in_flight >= gates.limit {
             closed.push(WhyNot::TubeLimit { in_flight, limit: gates.limit });
         }
@@ -200,26 +228,68 @@ impl Model {
         closed
     }
 
-    /// The closed gates before a ready task.
-    fn why(&self, task: &Stored, now: u64) -> Vec<WhyNot> {
-        let mut all = self.closed(task.tube, now);
-        let (conditions, throttles) = self.closed_named(&task.own, now);
+    /// The taken tasks of a tube.
+    fn taken(&self, tube: usize) -> impl Iterator<Item = &Stored> {
+        let all = self.tasks.values().filter(move |task| task.terms.tube == tube);
+        all.filter(|task| matches!(task.place, Place::Taken(_)))
+    }
+
+    /// A group has one task in flight, and nothing overtakes its first one.
+    fn in_group(&self, serial: Serial) -> Option<InGroup> {
+        let Terms { tube, group, .. } = self.tasks[&serial].terms;
+        group?;
+        let busy = self.taken(tube).filter(|task| task.terms.group == group).count() as u64;
+        if busy > 0 {
+            return Some(InGroup::Busy(busy));
+        }
+        let of_group = |task: &Stored| (task.terms.tube, task.terms.group) == (tube, group);
+        let first = self.ready().filter(|(_, task)| of_group(task)).min_by_key(rank);
+        let own = rank(&(&serial, &self.tasks[&serial]));
+        first.filter(|first| rank(first) < own).map(|(first, _)| InGroup::Behind(*first))
+    }
+
+    fn ready(&self) -> impl Iterator<Item = (&Serial, &Stored)> {
+        self.tasks.iter().filter(|(_, task)| task.place == Place::Ready)
+    }
+
+    /// Whether nothing of a task itself holds it back.
+    fn has_turn(&self, serial: Serial, now: u64) -> bool {
+        let (conditions, throttles) = self.closed_named(&self.tasks[&serial].terms.own, now);
+        conditions.is_empty() && throttles.is_empty() && self.in_group(serial).is_none()
+    }
+
+    /// What holds a ready task back.
+    fn why(&self, serial: Serial, now: u64, ids: &Ids) -> Vec<WhyNot> {
+        let Terms { tube, own, group, .. } = self.tasks[&serial].terms;
+        let mut all = self.closed(tube, now);
+        let (conditions, throttles) = self.closed_named(&own, now);
         let own = conditions.into_iter().chain(throttles);
         let own: Vec<_> = own.filter(|why| !all.contains(why)).collect();
         all.extend(own);
+        let group = GROUPS[group.unwrap_or_default()].to_owned();
+        all.extend(self.in_group(serial).map(|why| match why {
+            InGroup::Busy(in_flight) => WhyNot::GroupBusy { group, in_flight },
+            InGroup::Behind(first) => {
+                // One that was never seen is not in the queue.
+                let first = ids.get(&first).copied().unwrap_or(TaskId::new(0));
+                WhyNot::BehindInGroup { group, first }
+            }
+        }));
         all
     }
 
-    /// The best task of a tube whose gates are all open.
+    /// The best task of a tube that nothing holds back.
     fn best(&self, tube: usize, now: u64) -> Option<Serial> {
-        let here = self.tasks.iter().filter(|(_, task)| task.tube == tube);
-        let open = here.filter(|(_, task)| task.place == Place::Ready);
-        let open = open.filter(|(_, task)| self.why(task, now).is_empty());
-        open.min_by_key(|(serial, task)| (task.priority, **serial)).map(|(serial, _)| *serial)
+        if !self.closed(tube, now).is_empty() {
+            return None;
+        }
+        let here = self.ready().filter(|(_, task)| task.terms.tube == tube);
+        let open = here.filter(|(serial, _)| self.has_turn(**serial, now));
+        open.min_by_key(rank).map(|(serial, _)| *serial)
     }
 
     fn take(&mut self, serial: Serial, now: u64) {
-        let Stored { tube, own, .. } = self.tasks[&serial];
+        let Terms { tube, own, ttr, .. } = self.tasks[&serial].terms;
         let gates = &mut self.tubes[tube];
         if let Some(rate) = gates.rate {
             let (now, step) = (u128::from(now) * 1000, spacing(rate));
@@ -229,8 +299,20 @@ impl Model {
         let held = all.filter(|(no, _)| of_tube[*no] || own.throttles[*no]);
         let held = held.filter_map(|(_, throttle)| throttle.map(|it| it.number)).collect();
         if let Some(task) = self.tasks.get_mut(&serial) {
-            task.place = Place::Taken(held);
+            let ends = ttr.map(|seconds| now + seconds * SECOND);
+            task.place = Place::Taken(Lease { held, ends });
             task.deliveries += 1;
+        }
+    }
+
+    /// Leases whose grace is over return their tasks.
+    fn lapse(&mut self, now: u64) {
+        for task in self.tasks.values_mut() {
+            if let Place::Taken(Lease { ends: Some(ends), .. }) = task.place
+                && ends + GRACES[task.terms.tube] * SECOND <= now
+            {
+                task.place = Place::Ready;
+            }
         }
     }
 
@@ -242,9 +324,9 @@ impl Model {
 
     fn apply(&mut self, step: &Step, now: u64) -> Answer {
         match *step {
-            Step::Put { tube, task, priority, own } => {
+            Step::Put(task, terms) => {
                 let (place, deliveries) = (Place::Ready, 0);
-                self.tasks.insert(task, Stored { tube, priority, own, place, deliveries });
+                self.tasks.insert(task, Stored { terms, place, deliveries });
             }
             Step::Take { tube, most } => {
                 let mut taken = Vec::new();
@@ -262,8 +344,9 @@ impl Model {
                 return Ok(best.into_iter().collect());
             }
             Step::Claim(serial) => {
-                let task = &self.tasks[&serial];
-                if matches!(task.place, Place::Taken(_)) || !self.why(task, now).is_empty() {
+                let Stored { terms, place, .. } = &self.tasks[&serial];
+                let is_open = self.closed(terms.tube, now).is_empty();
+                if matches!(place, Place::Taken(_)) || !is_open || !self.has_turn(serial, now) {
                     return Err(ErrorKind::WrongState);
                 }
                 self.take(serial, now);
@@ -272,6 +355,12 @@ impl Model {
             Step::Ack(serial) | Step::Delete(serial) => drop(self.tasks.remove(&serial)),
             Step::Release(serial) | Step::Retry(serial) | Step::Kick(serial) => {
                 self.put_at(serial, Place::Ready);
+            }
+            Step::Renew(serial) => {
+                let task = self.tasks.get_mut(&serial);
+                if let Some(Stored { terms, place: Place::Taken(lease), .. }) = task {
+                    lease.ends = terms.ttr.map(|seconds| now + seconds * SECOND);
+                }
             }
             Step::Bury(serial) => self.put_at(serial, Place::Buried),
             Step::Tune(tube, ref gate) => {
@@ -302,19 +391,22 @@ impl Model {
             Step::ReleaseSlots(no) => {
                 let Some(Throttle { number, .. }) = self.throttles[no] else { return Ok(vec![]) };
                 for task in self.tasks.values_mut() {
-                    if let Place::Taken(held) = &mut task.place {
-                        held.retain(|held| *held != number);
+                    if let Place::Taken(lease) = &mut task.place {
+                        lease.held.retain(|held| *held != number);
                     }
                 }
             }
-            Step::Checkpoint | Step::Advance(_) => {}
+            Step::Advance(_) => self.lapse(now),
+            Step::Checkpoint => {}
         }
         Ok(Vec::new())
     }
 
-    /// The process dies: what was taken comes back, and what was set for its run is not.
+    /// The process dies: what was taken comes back, what is in memory only is gone, and what was
+    /// set for its run is not.
     fn crash(&mut self) {
         self.conditions[2] = None;
+        self.tasks.retain(|_, task| task.terms.tube != MEMORY);
         for task in self.tasks.values_mut() {
             if matches!(task.place, Place::Taken(_)) {
                 task.place = Place::Ready;
@@ -322,21 +414,62 @@ impl Model {
         }
     }
 
-    fn sight(&self, now: u64) -> Sight {
+    /// The tube of a task that a step names, or of one that is put or taken.
+    fn tube_of(&self, step: &Step) -> Option<usize> {
+        match step {
+            Step::Put(_, Terms { tube, .. }) | Step::Take { tube, .. } => Some(*tube),
+            Step::Claim(task) | Step::Ack(task) | Step::Release(task) | Step::Renew(task) => {
+                Some(self.tasks[task].terms.tube)
+            }
+            Step::Retry(task) | Step::Bury(task) | Step::Kick(task) | Step::Delete(task) => {
+                Some(self.tasks[task].terms.tube)
+            }
+            _ => None,
+        }
+    }
+
+    /// A taken task: how long its lease lasts, and then its grace.
+    fn running(&self, task: &Stored, lease: &Lease, now: u64) -> Vec<WhyNot> {
+        let micros = Duration::from_micros;
+        let lease_left = lease.ends.map(|ends| micros(ends.saturating_sub(now)));
+        let mut all = vec![WhyNot::Running { holder: None, lease_left }];
+        let over = lease.ends.filter(|ends| *ends <= now);
+        all.extend(over.map(|ends| {
+            let left = micros(ends + GRACES[task.terms.tube] * SECOND - now);
+            WhyNot::Stalled { grace_left: Some(left) }
+        }));
+        all
+    }
+
+    /// The ready tasks, those of them behind a gate of the tube, the taken and the stalled ones.
+    fn counts(&self, tube: usize, now: u64) -> [u64; 4] {
+        let ready = self.ready().filter(|(_, task)| task.terms.tube == tube).count() as u64;
+        let limited = if self.closed(tube, now).is_empty() { 0 } else { ready };
+        let is_stalled = |task: &&Stored| match task.place {
+            Place::Taken(Lease { ends: Some(ends), .. }) => ends <= now,
+            _ => false,
+        };
+        let stalled = self.taken(tube).filter(is_stalled).count() as u64;
+        [ready, limited, self.taken(tube).count() as u64, stalled]
+    }
+
+    fn sight(&self, now: u64, ids: &Ids) -> Sight {
         let state = |task: &Stored| match task.place {
             Place::Ready => State::Ready,
             Place::Taken(_) => State::Taken,
             Place::Buried => State::Buried,
         };
-        let why = |task: &Stored| match task.place {
-            Place::Ready => self.why(task, now),
-            Place::Taken(_) | Place::Buried => Vec::new(),
+        let why = |serial: Serial, task: &Stored| match &task.place {
+            Place::Ready => self.why(serial, now, ids),
+            Place::Taken(lease) => self.running(task, lease, now),
+            Place::Buried => Vec::new(),
         };
         let tasks = self.tasks.iter();
         let tasks = tasks
-            .map(|(serial, task)| (*serial, (state(task), task.deliveries, why(task))))
+            .map(|(serial, task)| (*serial, (state(task), task.deliveries, why(*serial, task))))
             .collect();
         let tubes = self.tubes.iter().map(Gates::settings).collect();
+        let counts = (0..TUBES.len()).map(|tube| self.counts(tube, now)).collect();
         let throttles = (0..THROTTLES.len()).map(|no| {
             let throttle = self.throttles[no]?;
             let limit = self.limit(no, now).map_or(0, |(limit, _)| limit);
@@ -345,8 +478,13 @@ impl Model {
             Some((limit, left, self.in_flight(throttle.number)))
         });
         let (throttles, conditions) = (throttles.collect(), self.conditions.to_vec());
-        Sight { tubes, tasks, throttles, conditions }
+        Sight { tubes, counts, tasks, throttles, conditions }
     }
+}
+
+/// What the order of a tube goes by.
+fn rank((serial, task): &(&Serial, &Stored)) -> (i64, Serial) {
+    (task.terms.priority, **serial)
 }
 
 /// What is seen of a queue.
@@ -354,7 +492,9 @@ impl Model {
 struct Sight {
     /// The gates of the tubes.
     tubes: Vec<Vec<(&'static str, SettingValue)>>,
-    /// The state of each task, how often it was taken, and the closed gates before a ready one.
+    /// Of each tube, see [`Model::counts`].
+    counts: Vec<[u64; 4]>,
+    /// The state of each task, how often it was taken, and what holds a ready or taken one back.
     tasks: BTreeMap<Serial, (State, u32, Vec<WhyNot>)>,
     /// The limit, how long it lasts, and how many hold a slot.
     throttles: Vec<Option<(u64, Option<Duration>, u64)>>,
@@ -368,7 +508,7 @@ struct Story {
     durability: Durability,
     model: Model,
     next: Serial,
-    ids: BTreeMap<Serial, TaskId>,
+    ids: Ids,
     held: BTreeMap<Serial, Task>,
     /// What a power cut may leave: a take and a release do not wait for the sync.
     unsynced: Vec<Model>,
@@ -385,9 +525,12 @@ impl Story {
         let builder = Queue::builder().durability(self.durability).journal_bytes(64 << 10);
         let builder = builder.by_hand(true).clock(self.clock.clone()).disk(self.disk.lend());
         let queue = builder.open_disk().unwrap();
-        let options = TubeOptions::default().max_attempts(1000).backoff(Backoff::NONE);
-        let tubes =
-            TUBES.map(|name| queue.create_tube(name, options.clone().if_not_exists()).unwrap());
+        let tubes = std::array::from_fn(|no| {
+            let lapse = Lapse::new().grace(Duration::from_secs(GRACES[no]));
+            let options = TubeOptions::default().max_attempts(1000).backoff(Backoff::NONE);
+            let options = options.lapse(lapse).temporary(no == MEMORY).if_not_exists();
+            queue.create_tube(TUBES[no], options).unwrap()
+        });
         (queue, tubes)
     }
 
@@ -401,6 +544,17 @@ impl Story {
             conditions: [(); CONDITIONS.len()].map(|()| rng.one_in(rare)),
             throttles: [(); THROTTLES.len()].map(|()| rng.one_in(rare)),
         }
+    }
+
+    fn terms(&mut self, tube: usize) -> Terms {
+        let priority = self.rng.of(&[-1, 0, 0, 0, 1]);
+        let ttr = self.rng.of(&[None, Some(5), Some(30)]);
+        let (own, group) = match self.rng.below(4) {
+            0 => (Named::default(), None),
+            1 => (Named::default(), Some(self.rng.below(GROUPS.len() as u64) as usize)),
+            _ => (self.named(3), None),
+        };
+        Terms { tube, priority, own, group, ttr }
     }
 
     fn gate(&mut self) -> Gate {
@@ -428,21 +582,22 @@ impl Story {
         let taken = pick(|place| matches!(place, Place::Taken(_)));
         let buried = pick(|place| *place == Place::Buried);
         let tube = self.rng.below(TUBES.len() as u64) as usize;
-        Some(match self.rng.below(60) {
-            0..=9 => {
-                let own = if self.rng.one_in(2) { self.named(3) } else { Named::default() };
-                let priority = self.rng.of(&[-1, 0, 0, 0, 1]);
-                Step::Put { tube, task: self.next, priority, own }
-            }
+        let is_turned = self.rng.one_in(2);
+        let either = |one: Option<Serial>, other: Option<Serial>| match is_turned {
+            true => other.or(one),
+            false => one.or(other),
+        };
+        Some(match self.rng.below(62) {
+            0..=9 => Step::Put(self.next, self.terms(tube)),
             10..=23 => Step::Take { tube, most: self.rng.of(&[1, 1, 2, 5]) },
             24..=26 => Step::TakeAny,
-            27..=28 => Step::Claim(ready.or(buried)?),
+            27..=28 => Step::Claim(either(ready, buried)?),
             29..=34 => Step::Ack(taken?),
             35..=36 => Step::Release(taken?),
             37 => Step::Retry(taken?),
-            38 => Step::Bury(ready.or(taken)?),
+            38 => Step::Bury(either(ready, taken)?),
             39 => Step::Kick(buried?),
-            40 => Step::Delete(ready.or(buried)?),
+            40 => Step::Delete(either(ready, buried)?),
             41..=44 => {
                 let gate = self.gate();
                 Step::Tune(tube, gate)
@@ -460,20 +615,27 @@ impl Story {
             52 => Step::ReleaseSlots(self.rng.below(2) as usize),
             53..=54 => Step::Checkpoint,
             55..=58 => Step::Advance(self.rng.of(&[SECOND / 2, 7 * SECOND, 40 * SECOND])),
+            59..=60 => Step::Renew(taken?),
             _ => Step::Advance(self.rng.below(86_400) * SECOND),
         })
     }
 
     fn run(&mut self, queue: &Queue, tubes: &[Tube], step: &Step) -> Result<Vec<Serial>> {
         let id = |task: &Serial| self.ids[task];
-        let of = |task: &Serial| &tubes[self.model.tasks[task].tube];
+        let of = |task: &Serial| &tubes[self.model.tasks[task].terms.tube];
         let mut held = |task: &Serial| self.held.remove(task).unwrap();
         match step {
-            Step::Put { tube, task, priority, own } => {
+            Step::Put(task, Terms { tube, priority, own, group, ttr }) => {
                 let payload = task.to_be_bytes();
                 let conditions = chosen(CONDITIONS, own.conditions);
                 let throttles = chosen(THROTTLES, own.throttles);
                 let mut new = tubes[*tube].task(&payload[..]).priority(*priority);
+                if let Some(group) = group {
+                    new = new.group(GROUPS[*group]);
+                }
+                if let Some(ttr) = ttr {
+                    new = new.ttr(Duration::from_secs(*ttr));
+                }
                 for name in &conditions {
                     new = new.require(name);
                 }
@@ -502,6 +664,7 @@ impl Story {
             }
             Step::Ack(task) => held(task).ack()?,
             Step::Release(task) => held(task).release()?,
+            Step::Renew(task) => self.held[task].renew()?,
             Step::Retry(task) => held(task).retry("no")?,
             Step::Bury(task) => match self.held.remove(task) {
                 Some(held) => held.bury("no")?,
@@ -528,7 +691,8 @@ impl Story {
             Step::Throttle(no, None) => drop(queue.remove_throttle(THROTTLES[*no])?),
             Step::ReleaseSlots(no) => {
                 let held = queue.throttle_holders(THROTTLES[*no]).collect::<Result<Vec<_>>>()?;
-                let _released = queue.release_throttle(THROTTLES[*no], &held)?;
+                let released = queue.release_throttle(THROTTLES[*no], &held)?;
+                assert_eq!(released, held.len());
             }
             Step::Checkpoint => queue.checkpoint()?,
             Step::Advance(by) => {
@@ -560,9 +724,9 @@ impl Story {
                     let serial = serial(&task.payload);
                     self.ids.insert(serial, task.id);
                     let mut why = queue.explain(task.id)?.reasons;
-                    let is_gate =
-                        |why: &WhyNot| !matches!(why, WhyNot::Behind { .. } | WhyNot::IsNext);
-                    why.retain(|why| state == State::Ready && is_gate(why));
+                    let is_order =
+                        |why: &WhyNot| matches!(why, WhyNot::Behind { .. } | WhyNot::IsNext);
+                    why.retain(|why| state != State::Buried && !is_order(why));
                     tasks.insert(serial, (state, task.deliveries, why));
                 }
             }
@@ -577,13 +741,15 @@ impl Story {
             let condition = declared.iter().find(|condition| condition.name == name);
             conditions.push(condition.map(|condition| condition.is_set));
         }
-        let mut of_tubes = Vec::new();
+        let (mut of_tubes, mut counts) = (Vec::new(), Vec::new());
         for tube in tubes {
+            let stats = tube.stats()?;
+            counts.push([stats.ready, stats.limited, stats.taken, stats.stalled]);
             let names = Gates::default().settings().into_iter().map(|(name, _)| name);
             let values = names.map(|name| Ok((name, tube.setting(name)?.value)));
             of_tubes.push(values.collect::<Result<Vec<_>>>()?);
         }
-        Ok(Sight { tubes: of_tubes, tasks, throttles, conditions })
+        Ok(Sight { tubes: of_tubes, counts, tasks, throttles, conditions })
     }
 
     fn fail(&self, seed: u64, what: &str) -> ! {
@@ -593,7 +759,7 @@ impl Story {
     /// Runs one step beside the model. Returns `false` if the disk died in it.
     fn step(&mut self, seed: u64, (queue, tubes): (&Queue, &[Tube]), step: &Step) -> bool {
         self.trace.push(format!("{} {step:?}", self.now()));
-        let before = self.model.clone();
+        let (before, syncs) = (self.model.clone(), self.syncs());
         let answer = self.run(queue, tubes, step);
         if answer.is_err() && self.disk.is_dead() {
             return false;
@@ -603,19 +769,54 @@ impl Story {
         if answer != expected {
             self.fail(seed, &format!("{answer:?}, expected {expected:?}"));
         }
-        match step {
-            Step::Checkpoint => self.unsynced.clear(),
-            // What changes nothing writes nothing.
-            _ if before == self.model => {}
-            Step::Take { .. } | Step::TakeAny | Step::Claim(_) | Step::Release(_) => {
-                self.unsynced.push(before);
-            }
-            // It is not stored.
-            Step::Condition(2, _) => {}
-            _ => self.unsynced.clear(),
+        let is_of_memory = before.tube_of(step) == Some(MEMORY);
+        // The pace of a rate is stored: it may be time to flush.
+        if is_of_memory && before.tubes[MEMORY].rate.is_none() && self.syncs() > syncs {
+            self.fail(seed, "a step of the temporary tube waited for a sync");
         }
-        self.next += u64::from(matches!(step, Step::Put { .. }));
+        if before != self.model {
+            match is_of_memory || !self.is_synced(step, &before) {
+                true => self.unsynced.push(before),
+                false => self.unsynced.clear(),
+            }
+        }
+        self.next += u64::from(matches!(step, Step::Put(..)));
+        self.drop_lost();
         true
+    }
+
+    /// The syncs of the disk since the last crash.
+    fn syncs(&self) -> usize {
+        self.disk.syncs().into_iter().filter(|is_sync| *is_sync).count()
+    }
+
+    /// Whether a step of a durable tube, or of the queue, returns when it is synced.
+    fn is_synced(&self, step: &Step, before: &Model) -> bool {
+        match step {
+            Step::Take { .. } | Step::TakeAny | Step::Claim(_) | Step::Release(_) => false,
+            Step::Renew(_) | Step::Advance(_) => false,
+            // It is not stored.
+            Step::Condition(2, _) => false,
+            // Those of the temporary tube are in memory only.
+            Step::ReleaseSlots(_) => {
+                let changed =
+                    |(serial, task): (&Serial, &Stored)| self.model.tasks[serial] != *task;
+                let mut durable = before.tasks.iter().filter(|(_, it)| it.terms.tube != MEMORY);
+                durable.any(changed)
+            }
+            _ => true,
+        }
+    }
+
+    /// Drops the leases that have lapsed: they are lost.
+    fn drop_lost(&mut self) {
+        let tasks = &self.model.tasks;
+        let is_taken = |serial: &Serial| matches!(tasks[serial].place, Place::Taken(_));
+        let lost: Vec<_> = self.held.keys().filter(|serial| !is_taken(serial)).copied().collect();
+        for serial in lost {
+            let task = self.held.remove(&serial).unwrap();
+            assert!(task.renew().unwrap_err().is_lease_lost(), "task {serial}");
+        }
     }
 }
 
@@ -680,15 +881,20 @@ fn play(seed: u64) {
             models.push(after);
         }
         models.iter_mut().for_each(Model::crash);
-        let found = models.iter().find(|model| model.sight(now) == seen);
+        let found = models.iter().find(|model| model.sight(now, &story.ids) == seen);
         let found = found.unwrap_or_else(|| {
-            let all: Vec<_> = models.iter().map(|model| model.sight(now)).collect();
+            let all: Vec<_> = models.iter().map(|model| model.sight(now, &story.ids)).collect();
             story.fail(seed, &format!("{seen:#?}, expected one of {all:#?}"))
         });
         story.model = found.clone();
         story.next = story.ids.keys().next_back().map_or(0, |last| last + 1);
         if generation == GENERATIONS {
             break;
+        }
+        // The pace of the temporary tube lasts, and no task shows it: so much time is over it.
+        let paced = story.model.tubes[MEMORY].paced;
+        if models.iter().any(|model| model.tubes[MEMORY].paced != paced) {
+            assert!(story.step(seed, (&queue, &tubes), &Step::Advance(3600 * SECOND)));
         }
         let at = 1 + story.rng.below(150);
         story.disk.plan(Fault::Die(at));
@@ -699,7 +905,8 @@ fn play(seed: u64) {
                 break;
             }
             if no % 16 == 15 {
-                let (seen, expected) = (story.look(&queue, &tubes), story.model.sight(story.now()));
+                let seen = story.look(&queue, &tubes);
+                let expected = story.model.sight(story.now(), &story.ids);
                 if seen.is_err() && story.disk.is_dead() {
                     break;
                 }

@@ -1,14 +1,15 @@
-//! Bytes as a program of dependencies, gates, schedules, tags and takes from several tubes, on a
-//! queue in memory with a manual clock. It checks all that can be checked without a model: a task
-//! is handed out after those that it waits for and through open gates, slots and tags are counted
-//! as they are listed, a removed task stays removed, and in the end nothing is stuck.
+//! Bytes as a program of dependencies, gates, schedules, tags, merges and takes from several
+//! tubes, on a queue in memory with a manual clock. It checks all that can be checked without a
+//! model: a task is handed out after those that it waits for, through open gates and by the tube
+//! in which it is; slots, tags and statistics are counted as they are listed, a removed task
+//! stays removed, and in the end nothing is stuck.
 
 use super::{Bytes, fine, play};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use tubewell::{
-    ErrorKind, ManualClock, Missed, Orphaned, Overlap, Queue, Result, Retention, State, Task,
-    TaskId, Tube, TubeOptions,
+    Clock, Distribution, ErrorKind, ManualClock, Missed, Orphaned, Overlap, Queue, Rate, Result,
+    Retention, SettingValue, State, Task, TaskId, Tube, TubeOptions,
 };
 
 const STATES: [State; 6] =
@@ -17,7 +18,22 @@ const STEPS_MAX: usize = 512;
 /// Steps between two looks at everything.
 const LOOK_EVERY: usize = 32;
 const SECOND: Duration = Duration::from_secs(1);
-const NAMES: [&str; 5] = ["plain", "kept", "gated", "throttled", "temporary"];
+const HOUR: Duration = Duration::from_secs(3600);
+const NAMES: [&str; 6] = ["plain", "kept", "gated", "throttled", "temporary", "timed"];
+/// The one that keeps days, the one with the condition, and the one with a limit, a rate and
+/// hours.
+const KEPT: usize = 1;
+const GATED: usize = 2;
+const TIMED: usize = 5;
+/// Those with the throttle "few".
+const THROTTLED: [usize; 3] = [GATED, 3, 4];
+/// Longer than all steps take.
+const KEEP_DAYS: u32 = 3660;
+/// Of the tube with a limit, a rate of one a second and hours.
+const LIMIT: u64 = 3;
+const BURST: u32 = 2;
+const OPENS_AT: u64 = 12;
+const CLOSES_AT: u64 = 18;
 const TAGS: [&str; 3] = ["red", "green", "a longer name of a tag"];
 const SCHEDULES: [&str; 2] = ["hourly", "often"];
 
@@ -28,11 +44,12 @@ pub fn flow(bytes: &[u8]) {
     let tubes = (0..NAMES.len()).map(|at| {
         let options = TubeOptions::default().max_attempts(3);
         let options = match at {
-            0 => options,
-            1 => options.keep_finished(Retention::new().count(3)),
-            2 => options.require("open").throttle("few"),
+            KEPT => options.keep_finished(Retention::new().count(3)).keep_days(KEEP_DAYS),
+            GATED => options.require("open").throttle("few"),
             3 => options.throttle("few").throttle("other"),
-            _ => options.temporary(true).throttle("few"),
+            4 => options.temporary(true).throttle("few"),
+            TIMED => timed(options),
+            _ => options,
         };
         queue.create_tube(NAMES[at], options).unwrap()
     });
@@ -48,10 +65,21 @@ pub fn flow(bytes: &[u8]) {
         done: BTreeSet::new(),
         gone: BTreeSet::new(),
         is_open: false,
+        is_timed: true,
+        pace: Duration::ZERO,
+        unready: 0,
+        runs: 0,
+        brought: 0,
     };
     let limits = (STEPS_MAX, LOOK_EVERY);
     play(&mut world, &mut bytes, limits, World::step, |world| world.look());
     world.end();
+}
+
+/// With the gates that time opens, and a limit.
+fn timed(options: TubeOptions) -> TubeOptions {
+    let hours = format!("{OPENS_AT}:00-{CLOSES_AT}:00").parse().unwrap();
+    options.limit(LIMIT).rate(Rate::new(1).burst(BURST)).hours(hours)
 }
 
 struct World {
@@ -59,7 +87,7 @@ struct World {
     clock: ManualClock,
     tubes: Vec<Tube>,
     held: Vec<Task>,
-    /// Every id that was answered, and the tube it was put into.
+    /// Every id that was answered, and the tube it was put into or has come to.
     known: BTreeMap<u64, usize>,
     /// Which tasks require the condition themselves, and which have the throttle.
     gates: BTreeMap<u64, (bool, bool)>,
@@ -71,6 +99,26 @@ struct World {
     gone: BTreeSet<u64>,
     /// Whether the condition is set.
     is_open: bool,
+    /// Whether the last tube still has its gates.
+    is_timed: bool,
+    /// Up to when its takes have used its rate.
+    pace: Duration,
+    /// Of the tube that keeps days: claims of tasks that were not ready, ends of taken tasks, and
+    /// tasks that a merge has brought.
+    unready: u64,
+    runs: u64,
+    brought: u64,
+}
+
+/// What stands in the buckets is all that was counted, and as long as that.
+fn is_whole(of: &Distribution) {
+    assert_eq!(of.buckets().iter().sum::<u64>(), of.count());
+    let at_least = of
+        .buckets()
+        .iter()
+        .enumerate()
+        .map(|(at, tasks)| Distribution::bucket_start(at) * u32::try_from(*tasks).unwrap());
+    assert!(at_least.sum::<Duration>() <= of.total(), "{of:?}");
 }
 
 fn number_of(tube: &str) -> usize {
@@ -91,17 +139,60 @@ impl World {
             15 => self.throttle(bytes),
             16 => self.schedule(at, bytes),
             17 => self.tag(bytes),
-            18 => self.clock.advance(SECOND * u32::from(bytes.byte() % 8)),
+            18 => self.advance(bytes.byte()),
             19 => drop(fine(self.queue.tick())),
+            20 => self.merge(at, bytes),
             _ => {
                 self.take_from_several(bytes);
-                self.held.drain(..).for_each(|task| {
-                    let id = task.id().get();
-                    if fine(task.ack()).is_some() {
-                        self.done.insert(id);
-                    }
-                });
+                for task in std::mem::take(&mut self.held) {
+                    self.ack(task);
+                }
             }
+        }
+    }
+
+    /// Seconds, or now and then hours.
+    fn advance(&self, by: u8) {
+        let unit = if by >= 224 { HOUR } else { SECOND };
+        self.clock.advance(unit * u32::from(by % 8));
+    }
+
+    /// Acks a task. Returns whether it was still in hand.
+    fn ack(&mut self, task: Task) -> bool {
+        let id = task.id().get();
+        let is_done = fine(task.ack()).is_some();
+        if is_done {
+            self.done.insert(id);
+            self.count_run(id);
+        }
+        is_done
+    }
+
+    /// Counts the end of a taken task, if it is in the tube that keeps days.
+    fn count_run(&mut self, id: u64) {
+        self.runs += u64::from(self.known.get(&id) == Some(&KEPT));
+    }
+
+    /// Moves all tasks of a tube to another one. Those that are known are there then, and no
+    /// others stay than those that it names: the children of a schedule that was made again have
+    /// the keys of earlier ones.
+    fn merge(&mut self, from: usize, bytes: &mut Bytes<'_>) {
+        let into = bytes.below(NAMES.len());
+        let Some(merged) = fine(self.queue.merge(NAMES[from], NAMES[into])) else { return };
+        assert!(merged.stopped_at.is_none() && !merged.is_cut_short, "{merged:?}");
+        let mut moved = 0;
+        for (id, at) in self.known.iter_mut().filter(|(_, at)| **at == from) {
+            let Ok(task) = self.queue.find(TaskId::new(*id)) else { continue };
+            let stays = merged.clashes.contains(&task.id);
+            assert_eq!(number_of(&task.tube), if stays { from } else { into }, "task {id}");
+            if !stays {
+                (*at, moved) = (into, moved + 1);
+            }
+        }
+        assert!(merged.moved >= moved, "{moved} are there: {merged:?}");
+        assert_eq!(self.tubes[from].info().unwrap().merges_into, None);
+        if into == KEPT {
+            self.brought += merged.moved;
         }
     }
 
@@ -186,21 +277,30 @@ impl World {
         let before = self.slots();
         let tube = self.tubes[at].clone();
         let taken = match bytes.byte() % 4 {
-            0 => self.some_id(bytes).and_then(|id| fine(tube.claim(id))).into_iter().collect(),
+            0 => self.claim(at, bytes).into_iter().collect(),
             1 => fine(tube.take_many(bytes.below(5))).unwrap_or_default(),
             _ => fine(tube.try_take()).flatten().into_iter().collect(),
         };
         self.took(taken, before);
     }
 
+    fn claim(&mut self, at: usize, bytes: &mut Bytes<'_>) -> Option<Task> {
+        let id = self.some_id(bytes)?;
+        let before = self.queue.find(id).ok()?.state;
+        let task = fine(self.tubes[at].claim(id))?;
+        self.unready += u64::from(at == KEPT && before != State::Ready);
+        Some(task)
+    }
+
     fn take_from_several(&mut self, bytes: &mut Bytes<'_>) {
         let before = self.slots();
         let some = 1 + bytes.below(NAMES.len());
         let tubes = self.queue.tubes_of(&NAMES[NAMES.len() - some..]).unwrap();
-        let tubes = match bytes.byte() % 4 {
+        let tubes = match bytes.byte() % 5 {
             0 => tubes.in_order(),
             1 => tubes.round_robin(),
             2 => tubes.by_priority(),
+            3 => tubes.shuffled(u64::from(bytes.byte())),
             _ => tubes.weighted(&vec![2; some]).unwrap(),
         };
         let taken = fine(tubes.take_many(bytes.below(5))).unwrap_or_default();
@@ -208,24 +308,43 @@ impl World {
     }
 
     fn took(&mut self, tasks: Vec<Task>, (mut used, limit): (u64, u64)) {
+        let in_time = tasks.iter().filter(|task| number_of(task.tube()) == TIMED).count();
+        self.came_in_time(in_time);
         for task in tasks {
             let id = task.id().get();
             assert!(!self.gone.contains(&id), "task {id} is handed out and was gone");
             assert!(!self.done.contains(&id), "task {id} is handed out and was done");
             // A child of a schedule is met here first.
-            let at = *self.known.entry(id).or_insert(number_of(task.tube()));
+            let of = number_of(task.tube());
+            let at = *self.known.entry(id).or_insert(of);
+            assert_eq!(of, at, "task {id} is handed out by another tube");
             for earlier in self.waits.get(&id).into_iter().flatten() {
                 assert!(self.done.contains(earlier), "task {id} came before {earlier}");
             }
             let (requires, throttled) = self.gates_of(&task);
-            let is_open = self.is_open || !(requires || at == 2);
+            let is_open = self.is_open || !(requires || at == GATED);
             assert!(is_open, "task {id} came through a closed gate");
-            if throttled || at >= 2 {
+            if throttled || THROTTLED.contains(&at) {
                 assert!(limit == 0 || used < limit, "task {id} is one more than {limit}");
                 used += 1;
             }
             self.held.push(task);
         }
+    }
+
+    /// So many tasks were taken from the tube with a limit, a rate and hours.
+    fn came_in_time(&mut self, tasks: usize) {
+        if tasks == 0 || !self.is_timed {
+            return;
+        }
+        let taken = self.tubes[TIMED].stats().unwrap().taken;
+        assert!(taken <= LIMIT, "{taken} are taken");
+        let second = self.clock.wall().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let hour = second / 3600 % 24;
+        assert!((OPENS_AT..CLOSES_AT).contains(&hour), "one is taken at {hour} o'clock");
+        let now = self.clock.monotonic();
+        self.pace = self.pace.max(now) + SECOND * tasks as u32;
+        assert!(self.pace <= now + SECOND * BURST, "one is taken before its time");
     }
 
     /// Which gates a task has itself. The children of the first schedule have both.
@@ -244,11 +363,9 @@ impl World {
             return;
         }
         let task = self.held.swap_remove(at);
-        let id = task.id().get();
         match bytes.byte() % 8 {
             0..=3 => {
-                if fine(task.ack()).is_some() {
-                    self.done.insert(id);
+                if self.ack(task) {
                     self.are_followed();
                 }
             }
@@ -276,8 +393,12 @@ impl World {
             2 => drop(fine(tube.bury(id, "by hand"))),
             3 => drop(fine(tube.kick_task(id))),
             4 => {
+                let is_taken = self.queue.find(id).is_ok_and(|task| task.state == State::Taken);
                 if fine(tube.complete_by_id(id)) == Some(true) {
                     self.done.insert(id.get());
+                    if is_taken {
+                        self.count_run(id.get());
+                    }
                     self.are_followed();
                 }
             }
@@ -400,6 +521,7 @@ impl World {
             let tagged = self.queue.tagged(tag).map(Result::unwrap).count();
             assert_eq!(self.queue.tag_count(tag).unwrap(), tagged as u64, "{tag}");
         }
+        self.days_add_up();
         for tube in &self.tubes {
             let stats = tube.stats().unwrap();
             for state in STATES {
@@ -421,13 +543,40 @@ impl World {
         }
     }
 
+    /// Each step of a task of the tube that keeps days is counted once.
+    fn days_add_up(&self) {
+        let tube = &self.tubes[KEPT];
+        let (stats, days) = (tube.stats().unwrap(), tube.days().unwrap());
+        assert!(days.is_sorted_by(|one, next| one < next), "{days:?}");
+        let days = days.into_iter().map(|day| tube.statistics(day).unwrap().unwrap());
+        let mut all = [0; 5];
+        for day in days {
+            [&day.waits, &day.runs].into_iter().for_each(is_whole);
+            let of = [day.waits.count(), day.runs.count(), day.failures, day.failed, day.retries];
+            all.iter_mut().zip(of).for_each(|(all, of)| *all += of);
+        }
+        let [waits, runs, failures, failed, retries] = all;
+        let calls = &stats.calls;
+        assert_eq!((waits + self.unready, runs), (calls.take, self.runs), "{stats:?}");
+        assert!(retries <= calls.retry + calls.lost, "{retries} retries: {stats:?}");
+        let ends = runs + retries + stats.taken;
+        assert!(ends <= waits + self.unready + self.brought, "{all:?} of {stats:?}");
+        // What a merge has brought may have failed before the days here began.
+        let others = stats.buried.checked_sub(failed).expect("it is buried");
+        assert!(others <= self.brought && failed <= failures + self.brought, "{all:?}");
+    }
+
     /// Opens all gates, and ends everything: nothing is stuck.
     fn end(mut self) {
         SCHEDULES.iter().for_each(|name| _ = self.queue.schedule_named(name).remove().unwrap());
         self.queue.set_condition("open", true).unwrap();
         ["few", "other"].iter().for_each(|name| _ = self.queue.remove_throttle(name).unwrap());
+        self.tubes[TIMED].set("limit", 0).unwrap();
+        ["rate", "hours"].iter().for_each(|name| {
+            self.tubes[TIMED].set(name, SettingValue::Nothing).unwrap();
+        });
         self.held.clear();
-        self.is_open = true;
+        (self.is_open, self.is_timed) = (true, false);
         for tube in &self.tubes {
             tube.release_all().unwrap();
             tube.kick(u64::MAX).unwrap();
@@ -457,10 +606,9 @@ impl World {
         let all = self.queue.tubes_of(NAMES).unwrap().round_robin();
         while let Some(task) = all.try_take().unwrap() {
             self.took(vec![task], (0, 0));
-            self.held.drain(..).for_each(|task| {
-                self.done.insert(task.id().get());
-                task.ack().unwrap();
-            });
+            for task in std::mem::take(&mut self.held) {
+                assert!(self.ack(task));
+            }
         }
     }
 
