@@ -148,7 +148,7 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
     /// assert_eq!(tube.len()?, 1); // the first child, which waits
     /// assert!(tube.try_take()?.is_none());
     /// queue.set_condition("online", true)?;
-    /// assert_eq!(tube.take()?.key(), Some("sync-1"));
+    /// assert_eq!(&tube.take()?[..], b"all");
     /// # Ok(())
     /// # }
     /// ```
