@@ -294,7 +294,7 @@ impl<T: ?Sized> Tube<T> {
         let done = in_steps(ids.len(), |step| {
             let ids = ids.get(step).unwrap_or_default();
             let all = Together::in_its_tube(&all);
-            let op = by_id::DeleteMany { tube: self.number, ids, all };
+            let op = by_id::DeleteMany { tube: self.number, ids, all, is_check: false };
             deleted += self.hold.core.run(&op, self.durability)?;
             Ok(())
         });

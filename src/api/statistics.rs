@@ -93,8 +93,9 @@ impl<T: ?Sized> Tube<T> {
 
     /// How long the tasks of the tube waited and ran since the queue was opened: to draw
     /// quantiles, beside the counts of [`stats`](Tube::stats). The [statistics](Tube::statistics)
-    /// of days have whole seconds, these are exact to an eighth. They are kept in memory, also over
-    /// a truncate, in a tube that keeps days; `None` in one that keeps none.
+    /// of days have whole seconds, these are exact to an eighth, and count the same steps. They are
+    /// kept in memory, also over a truncate, in a tube that keeps days; `None` in one that keeps
+    /// none.
     ///
     /// ```
     /// use std::time::Duration;

@@ -40,12 +40,14 @@ pub(crate) enum Verb<'a> {
 }
 
 /// Removes tasks, in any state, and steps over those that the tube does not have. Returns how many
-/// it has removed.
+/// it has found.
 pub(crate) struct DeleteMany<'a> {
     pub(crate) tube: u32,
     pub(crate) ids: &'a [TaskId],
     /// All tasks that the call removes.
     pub(crate) all: Together<'a>,
+    /// Whether it only looks if others wait for one of them.
+    pub(crate) is_check: bool,
 }
 
 /// Makes buried tasks ready again, up to `most`, of one sweep. Returns where the next sweep begins.
@@ -214,7 +216,7 @@ impl Op for DeleteMany<'_> {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<u64> {
         let tube = &*ctx.tube(self.tube)?;
-        let (mut deleted, mut left) = (0, EDGES_LOOKED_MAX);
+        let (mut found_here, mut left) = (0, EDGES_LOOKED_MAX);
         for id in self.ids {
             let (stored, from) = match lookup::find(ctx, tube, *id) {
                 Err(error) if error.is_not_found() => continue,
@@ -222,10 +224,12 @@ impl Op for DeleteMany<'_> {
             };
             let task = stored.task(tube).map_err(|error| error.on_task(*id))?;
             dependents::ensure_among(ctx, (&task, &from), self.all, &mut left)?;
-            transition::erase(ctx, &task, &from, Cause::Delete)?;
-            deleted += 1;
+            if !self.is_check {
+                transition::erase(ctx, &task, &from, Cause::Delete)?;
+            }
+            found_here += 1;
         }
-        Ok(deleted)
+        Ok(found_here)
     }
 }
 

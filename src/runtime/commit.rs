@@ -449,6 +449,10 @@ impl EngineState {
             let (view, known) = (&Over { view: &self.store, draft }, &self.derived);
             let (numbers, mut later) = (&mut self.numbers, Decision::default());
             later.effects.borders.clone_from(&draft.effects.borders);
+            if draft.effects.slots.is_some() {
+                // What this verb does with slots may concern an earlier one.
+                later.effects.slot_steps();
+            }
             let (wants, repaired) = (attempt.env.hub.wants(), &attempt.call.repaired);
             let now = attempt.now;
             let mut ctx =

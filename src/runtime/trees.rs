@@ -112,9 +112,13 @@ impl Shared {
                 first.push(*id);
             }
         }
-        // If another one waits, the call is refused before anything is removed.
+        // The call is refused before anything is removed.
+        self.step_by_step(first.into_iter(), |tube, ids| {
+            let op = DeleteMany { tube, ids, all: Together::in_all_tubes(&all), is_check: true };
+            self.run(&op, durability)
+        })?;
         let order = self.in_order(waits)?;
-        self.remove_all(first.into_iter().chain(order.into_iter().rev()), &all, durability)
+        self.remove_all(order.into_iter().rev(), &all, durability)
     }
 
     /// Removes tasks in this order, which are all of these. Returns how many were removed.
@@ -124,24 +128,46 @@ impl Shared {
         all: &[TaskId],
         durability: Durability,
     ) -> Result<u64> {
-        let (mut left, mut removed) = (order.peekable(), 0);
-        while let Some(first) = left.next() {
-            let Some(tube) = self.tube_with(first)? else { continue };
+        self.step_by_step(order, |tube, ids| {
+            let op = DeleteMany { tube, ids, all: Together::in_all_tubes(all), is_check: false };
+            self.run(&op, durability)
+        })
+    }
+
+    /// Does steps of some tasks of one tube, in this order, without those that are gone. A step
+    /// returns how many of its tasks it has found. Returns how many all have found.
+    fn step_by_step(
+        &self,
+        order: impl Iterator<Item = TaskId>,
+        mut step: impl FnMut(u32, &[TaskId]) -> Result<u64>,
+    ) -> Result<u64> {
+        let place = |id: TaskId| Ok(self.tube_with(id)?.map(|tube| (id, tube)));
+        let mut left = order.filter_map(|id| place(id).transpose()).peekable();
+        let (mut all, mut again) = (0, Vec::new());
+        while let Some(found) = again.pop().map(Ok).or_else(|| left.next()) {
+            let (first, tube) = found?;
             let mut ids = vec![first];
+            let is_here = |next: &Result<(TaskId, u32)>| matches!(next, Ok((_, of)) if *of == tube);
             while ids.len() < SWEEP_TASKS
-                && let Some(next) = left.peek().copied()
-                && self.tube_with(next)? == Some(tube)
+                && let Some(Ok((next, _))) = left.next_if(is_here)
             {
                 ids.push(next);
-                left.next();
             }
-            let op = DeleteMany { tube, ids: &ids, all: Together::in_all_tubes(all) };
-            match self.run(&op, durability) {
+            let found = match step(tube, &ids) {
                 // It was dropped meanwhile.
-                Err(error) if error.kind() == ErrorKind::TubeNotFound => {}
-                done => removed += done?,
+                Err(error) if error.kind() == ErrorKind::TubeNotFound => 0,
+                found => found?,
+            };
+            all += found;
+            if found < ids.len() as u64 {
+                // Before those that they wait for: they may be in another tube now.
+                for id in ids.into_iter().rev() {
+                    if self.has_moved(id)? {
+                        again.extend(place(id)?);
+                    }
+                }
             }
         }
-        Ok(removed)
+        Ok(all)
     }
 }

@@ -81,6 +81,22 @@ fn what_is_named_goes_together_from_all_tubes() {
         assert_eq!(queue.delete_many(&all).unwrap(), 0);
         is_sound(&queue);
     }
+    // Nothing goes before another one that waits for it, nor if the call is refused, although a
+    // task waits for it whose tube was dropped and not swept.
+    for policy in [Orphaned::Hold, Orphaned::Cancel, Orphaned::Ignore] {
+        let letters = queue.tube("letters").unwrap();
+        let parent = tube.put(b"p").unwrap();
+        letters.task(b"x").after([parent]).put().unwrap();
+        let child = other.task(b"c").after([parent]).orphaned(policy).put().unwrap();
+        let last = tube.task(b"g").after([child]).put().unwrap();
+        queue.force_drop_tube("letters").unwrap();
+        let refused = queue.delete_many(&[parent, child]).unwrap_err();
+        assert_eq!((refused.kind(), refused.tasks()), (ErrorKind::HasDependents, &[last][..]));
+        assert_eq!((tube.len().unwrap(), other.len().unwrap()), (2, 1), "{policy:?}");
+        assert_eq!(queue.delete_many(&[parent, child, last]).unwrap(), 3, "{policy:?}");
+        queue.tick().unwrap();
+        is_sound(&queue);
+    }
     // Many of each, more than a step has.
     let parents = tube.put_many(vec![b"p".to_vec(); 200]).unwrap();
     let after = |id: &TaskId| other.task(b"c").after([*id]).put().unwrap();

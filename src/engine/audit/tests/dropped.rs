@@ -56,7 +56,8 @@ fn a_task_that_is_repaired_as_done_keeps_what_hangs_on_it_and_its_limit() {
     assert!(due(&played) > 0);
     let ids = &[id];
     let all = Together::in_its_tube(ids);
-    played.run(&DeleteMany { tube: played.tube, ids, all }).unwrap();
+    let op = DeleteMany { tube: played.tube, ids, all, is_check: false };
+    played.run(&op).unwrap();
     for tag in [Tag::History, Tag::Report] {
         assert_eq!(played.rows.keys(tag).len(), 0, "{tag:?}");
     }

@@ -166,7 +166,9 @@ fn a_task_that_has_lost_the_row_of_its_tags_keeps_them_and_ends_with_them() {
     for lose in LOSSES {
         let (played, id) = lost(lose);
         let mut ended = played.again();
-        ended.run(&DeleteMany { tube: 1, ids: &[id], all: Together::in_its_tube(&[id]) }).unwrap();
+        let ids = &[id];
+        let all = Together::in_its_tube(ids);
+        ended.run(&DeleteMany { tube: 1, ids, all, is_check: false }).unwrap();
         assert_eq!(ended.rows.faults(), NOTHING);
         let mut tagged = played.again();
         let op = TagTask { tube: 1, which: Logged::ById(id), tags: &["d"], is_added: true };
