@@ -11,7 +11,7 @@ use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::task::TaskId;
-use crate::words::task_gates::{TaskGates, is_line};
+use crate::words::task_gates::is_line;
 use crate::words::tube_kind::Switches;
 use std::time::Duration;
 
@@ -95,9 +95,7 @@ impl Original {
         }
         let mut extras = Box::<Extras<'_>>::default();
         extras.retry = retry;
-        if let Some(line) = line {
-            extras.gate(|gates| *gates = TaskGates::of_line(line));
-        }
+        extras.gate_as(line);
         extras.label(|labels| {
             (labels.kind, labels.book) = (kind, book);
             labels.details = details.into_iter().collect();

@@ -20,7 +20,6 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::FIRE_BYTES;
 use crate::words::schedule::Overlap;
 use crate::words::task::{Cause, TaskId};
-use crate::words::task_gates::{TaskGates, is_line};
 use crate::words::verb::Conflict;
 use std::slice;
 
@@ -228,9 +227,7 @@ pub(crate) fn with_child<R>(
     let mut extras = Extras::default();
     extras.retry = child.retry;
     extras.tags = Some(child.tags.iter().map(String::as_str).collect());
-    if let Some(line) = child.group.as_deref().filter(|group| is_line(group)) {
-        extras.gate(|gates| *gates = TaskGates::of_line(line));
-    }
+    extras.gate_as(child.group.as_deref());
     extras.label(|labels| {
         (labels.kind, labels.book) = (child.kind.as_deref(), child.book.as_deref());
         labels.details = child.details.iter().map(|(name, text)| (&**name, &**text)).collect();

@@ -16,7 +16,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::name;
 use crate::words::tags;
 use crate::words::task::TaskId;
-use crate::words::task_gates::TaskGates;
+use crate::words::task_gates::{TaskGates, is_line};
 use crate::words::verb::Conflict;
 use std::time::{Duration, SystemTime};
 
@@ -81,6 +81,14 @@ impl<'a> Extras<'a> {
     pub(crate) fn gate(&mut self, change: impl FnOnce(&mut TaskGates<'a>)) {
         change(&mut self.gates);
         self.line = (!self.gates.is_empty()).then(|| self.gates.line());
+    }
+
+    /// Has the gates of the tasks in this line. A group has none.
+    #[cold]
+    pub(crate) fn gate_as(&mut self, group: Option<&'a str>) {
+        if let Some(line) = group.filter(|group| is_line(group)) {
+            self.gate(|gates| *gates = TaskGates::of_line(line));
+        }
     }
 
     /// The name of the line of its gates, if it has some.

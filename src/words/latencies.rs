@@ -2,7 +2,7 @@
 //! of a power of two wide, so that quantiles are as exact for milliseconds as for hours. Plain
 //! values; the engine says what is counted.
 
-use crate::words::statistics::LENGTH_MAX;
+use crate::words::statistics::{LENGTH_MAX, mean, rank};
 use std::time::Duration;
 
 /// Buckets between a power of two and the next one.
@@ -81,8 +81,7 @@ impl Latency {
 
     /// The mean, in whole microseconds; zero without any.
     pub fn mean(&self) -> Duration {
-        let mean = self.sum.checked_div(u128::from(self.count)).unwrap_or(0);
-        Duration::from_micros(u64::try_from(mean).unwrap_or(u64::MAX))
+        mean(self.sum, self.count)
     }
 
     /// The longest; zero without any. What is longer than 8.9 years counts as that.
@@ -93,9 +92,7 @@ impl Latency {
     /// A length of time that this part of all, from 0 to 1, did not exceed: too long by less than
     /// an eighth. `None` without any.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
-        // At least the first one, and never more than there are.
-        let wanted = ((self.count as f64 * part.clamp(0.0, 1.0)).ceil() as u64).max(1);
-        let mut left = wanted.min(self.count);
+        let mut left = rank(self.count, part);
         for (bucket, tasks) in &self.buckets {
             left = left.saturating_sub(*tasks);
             if left == 0 {

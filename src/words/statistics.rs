@@ -39,6 +39,18 @@ fn begins(bucket: usize) -> u64 {
     }
 }
 
+/// Which one of so many lengths of time, from the shortest on, is the longest of this part of them:
+/// at least the first, and never more than there are.
+pub(crate) fn rank(count: u64, part: f64) -> u64 {
+    ((count as f64 * part.clamp(0.0, 1.0)).ceil() as u64).max(1).min(count)
+}
+
+/// The mean of so many, in whole microseconds; zero without any.
+pub(crate) fn mean(sum: u128, count: u64) -> Duration {
+    let mean = sum.checked_div(u128::from(count)).unwrap_or(0);
+    Duration::from_micros(u64::try_from(mean).unwrap_or(u64::MAX))
+}
+
 /// How long tasks waited, or ran: count, mean, deviation and a histogram, of one day of a tube; see
 /// [`DayStatistics`].
 ///
@@ -93,8 +105,7 @@ impl Distribution {
 
     /// The mean, in whole microseconds; zero without any.
     pub fn mean(&self) -> Duration {
-        let mean = self.sum.checked_div(u128::from(self.count)).unwrap_or(0);
-        Duration::from_micros(u64::try_from(mean).unwrap_or(u64::MAX))
+        mean(self.sum, self.count)
     }
 
     /// The standard deviation of the sample, in whole microseconds; zero with fewer than two.
@@ -129,9 +140,7 @@ impl Distribution {
     /// long. `None` without any, and [`Duration::MAX`] where it stands in the last bucket, which
     /// has no end.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
-        // At least the first one, and never more than there are.
-        let wanted = ((self.count as f64 * part.clamp(0.0, 1.0)).ceil() as u64).max(1);
-        let mut left = wanted.min(self.count);
+        let mut left = rank(self.count, part);
         if left == 0 {
             return None;
         }

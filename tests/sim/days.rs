@@ -1,6 +1,7 @@
 //! Statistics of days on a disk that crashes, beside plain sums: whatever dies when, each step of a
 //! task counts once, on its day, and counts exactly if the step itself has lasted.
 
+use crate::crash::{crash, durability};
 use crate::disk::{Fault, SimDisk};
 use crate::script::Rng;
 use crate::seeds::seeds;
@@ -245,7 +246,7 @@ impl Story {
 
 fn play(seed: u64) {
     let (disk, clock, rng) = (SimDisk::new(seed), ManualClock::new(), Rng::new(seed));
-    let durability = [Durability::Durable, Durability::Relaxed][(seed % 2) as usize];
+    let durability = durability(seed);
     let (model, ids, held) = Default::default();
     let mut story = Story {
         disk,
@@ -309,13 +310,8 @@ fn play(seed: u64) {
             }
         }
         story.trace.push("crash".into());
-        // A power cut takes back relaxed changes, which the model does not know.
-        match durability == Durability::Relaxed || story.rng.one_in(2) {
-            true => {
-                story.unsynced.clear();
-                story.disk.kill();
-            }
-            false => story.disk.cut_power(),
+        if !crash(&mut story.disk, durability, &mut story.rng) {
+            story.unsynced.clear();
         }
         story.held.clear();
         drop((tube, queue));

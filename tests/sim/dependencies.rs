@@ -1,6 +1,7 @@
 //! Dependencies on a disk that crashes, beside a model in plain maps: whatever dies when, each task
 //! waits for exactly those that have not ended as it wants, and no end is told twice or not at all.
 
+use crate::crash::{crash, durability};
 use crate::disk::{Fault, SimDisk};
 use crate::script::Rng;
 use crate::seeds::seeds;
@@ -719,7 +720,7 @@ fn own((serial, task): (&Serial, &SeenTask)) -> (Serial, SeenTask) {
 
 fn play(seed: u64) {
     let (disk, rng) = (SimDisk::new(seed), Rng::new(seed));
-    let durability = [Durability::Durable, Durability::Relaxed][(seed % 2) as usize];
+    let durability = durability(seed);
     let (model, ids) = (Model::default(), BTreeMap::new());
     let mut story = Story { disk, rng, durability, model, ids, trace: Vec::new() };
     let mut cut_off: Option<Step> = None;
@@ -764,11 +765,7 @@ fn play(seed: u64) {
             }
         }
         story.trace.push("crash".into());
-        // A power cut takes back relaxed changes, which the model does not know.
-        match durability == Durability::Relaxed || story.rng.one_in(2) {
-            true => story.disk.kill(),
-            false => story.disk.cut_power(),
-        }
+        crash(&mut story.disk, durability, &mut story.rng);
         drop((tubes, queue));
     }
 }

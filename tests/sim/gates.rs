@@ -3,6 +3,7 @@
 //! turn it is in their group; `explain` names exactly what holds each task back. A lease in its
 //! grace holds its slots. The last tube is temporary: a crash removes its tasks.
 
+use crate::crash::{crash, durability};
 use crate::disk::{Fault, SimDisk};
 use crate::script::Rng;
 use crate::seeds::seeds;
@@ -854,7 +855,7 @@ fn play(seed: u64) {
     let hour = Duration::from_secs(3600);
     let clock = ManualClock::at(UNIX_EPOCH + 24 * 365 * 50 * hour + 11 * hour);
     let (disk, rng) = (SimDisk::new(seed), Rng::new(seed));
-    let durability = [Durability::Durable, Durability::Relaxed][(seed % 2) as usize];
+    let durability = durability(seed);
     let (model, ids, held) = Default::default();
     let mut story = Story {
         disk,
@@ -917,13 +918,8 @@ fn play(seed: u64) {
             }
         }
         story.trace.push("crash".into());
-        // A power cut takes back relaxed changes, which the model does not know.
-        match durability == Durability::Relaxed || story.rng.one_in(2) {
-            true => {
-                story.unsynced.clear();
-                story.disk.kill();
-            }
-            false => story.disk.cut_power(),
+        if !crash(&mut story.disk, durability, &mut story.rng) {
+            story.unsynced.clear();
         }
         story.held.clear();
         drop((tubes, queue));

@@ -7,6 +7,7 @@
 
 mod beside;
 mod clocks;
+mod crash;
 mod days;
 mod dependencies;
 mod disk;

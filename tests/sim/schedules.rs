@@ -3,6 +3,7 @@
 //! of a tube that is full or was dropped, and of a key that is taken. The keys of the children
 //! and the next fires are exactly the ones that the model foresees.
 
+use crate::crash::{crash, durability};
 use crate::disk::{Fault, SimDisk};
 use crate::script::Rng;
 use crate::seeds::seeds;
@@ -585,7 +586,7 @@ fn look(queue: &Queue, tubes: &Tubes) -> Result<Sight> {
 
 fn play(seed: u64) {
     let (disk, clock, rng) = (SimDisk::new(seed), ManualClock::new(), Rng::new(seed));
-    let durability = [Durability::Durable, Durability::Relaxed][(seed % 2) as usize];
+    let durability = durability(seed);
     let (mut model, trace) = (Model::default(), Vec::new());
     (0..TUBES.len()).for_each(|tube| model.make_tube(tube));
     let mut story = Story { disk, clock, rng, durability, model, trace };
@@ -629,11 +630,7 @@ fn play(seed: u64) {
             }
         }
         story.trace.push("crash".into());
-        // A power cut takes back relaxed changes, which the model does not know.
-        match durability == Durability::Relaxed || story.rng.one_in(2) {
-            true => story.disk.kill(),
-            false => story.disk.cut_power(),
-        }
+        crash(&mut story.disk, durability, &mut story.rng);
         drop((tubes, queue));
     }
 }
