@@ -279,22 +279,9 @@ impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
             let Backing { buffer, place, extras } = backing;
             *row = task.row.or(row);
             let own = task.extras.as_deref();
-            // A task has a group or gates, and its own choice counts.
-            let is_gated = own.is_some_and(|own| own.line().is_some());
-            if is_gated {
-                row.group = task.row.group;
-            }
-            let is_grouped = task.row.group.is_some() && !is_gated;
             row.extras = match (own, row.extras) {
-                (None, Some(common)) if is_grouped && common.line().is_some() => {
-                    edges.set(edges.get() + common.edges());
-                    AfterTasks::ensure_fit_batch(edges.get())?;
-                    Some(extras.insert(common.clone().without_gates()))
-                }
                 (Some(own), Some(common)) => {
-                    let both = own.or(common);
-                    let both = if is_grouped { both.without_gates() } else { both };
-                    let both = extras.insert(both);
+                    let both = extras.insert(own.or(common));
                     // Each has a copy of the common ones, so that too many are refused before they
                     // are copied.
                     edges.set(edges.get() + both.edges());

@@ -127,14 +127,14 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
         NewSchedule { hold, name, terms, tube: Some(tube), payload: None, gates }
     }
 
-    /// The group of the children. An update that gives one ends their gates.
+    /// The group of the children.
     pub fn group(mut self, group: &str) -> Self {
         self.terms.child.group = Some(group.to_owned());
         self
     }
 
     /// Adds a condition that each child requires, as [`NewTask::require`](crate::NewTask::require).
-    /// An update that gives gates replaces all of them, and the group.
+    /// An update that gives gates replaces all of them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -193,8 +193,8 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
     pub(super) fn into_terms(self) -> Result<ScheduleTerms> {
         let Self { hold, name, mut terms, tube, payload, gates } = self;
         check_name(name)?;
-        let group = terms.child.group.take();
-        terms.child.group = group_or_line(group, gates.each_ref().map(Vec::as_slice))?;
+        terms.child.group.as_deref().map_or(Ok(""), |group| label("group name", group))?;
+        terms.child.gates = line_of(gates.each_ref().map(Vec::as_slice))?;
         if let Some(tube) = tube {
             if !Arc::ptr_eq(&hold, &tube.hold) {
                 let text = "its tube is of another queue";
@@ -220,26 +220,13 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
     }
 }
 
-/// The group of the children, or the line of their gates.
-fn group_or_line(
-    group: Option<String>,
-    [conditions, throttles]: [&[String]; 2],
-) -> Result<Option<String>> {
+/// The gates of the children as the name of a line.
+fn line_of([conditions, throttles]: [&[String]; 2]) -> Result<Option<String>> {
     let required = conditions.iter().map(String::as_str).collect();
     let throttles = throttles.iter().map(String::as_str).collect();
     let gates = TaskGates { required, throttles };
     gates.check()?;
-    match group {
-        Some(group) if gates.is_empty() => {
-            label("group name", &group)?;
-            Ok(Some(group))
-        }
-        Some(_) => {
-            let text = "gates of their own for children in a group, which its group takes in order";
-            Err(Error::new(ErrorKind::Unsupported).because(text))
-        }
-        None => Ok((!gates.is_empty()).then(|| gates.line())),
-    }
+    Ok((!gates.is_empty()).then(|| gates.line()))
 }
 
 debug!(['a, T: ?Sized] NewSchedule<'a, T>, "NewSchedule", this, "name": &this.name);

@@ -119,8 +119,7 @@ impl<T: ?Sized> Tube<T> {
         Ok(())
     }
 
-    /// Writes its place into a row, if the tube has a placement and it is registered, and the line
-    /// that it stands in by its gates.
+    /// Writes its place into a row, if the tube has a placement and it is registered.
     #[inline(always)]
     pub(super) fn place<'a>(&self, row: &mut NewRow<'a>, place: &'a mut Option<Place>) {
         if let Some(name) = &self.placement
@@ -128,10 +127,6 @@ impl<T: ?Sized> Tube<T> {
         {
             let found = placement.place(&PutView::of(row));
             row.placed = Some(place.insert(found).placed());
-        }
-        // After the placement, which is shown groups only.
-        if row.extras.is_some() {
-            row.enter_line();
         }
     }
 }

@@ -1,17 +1,17 @@
 //! What a copy of a task is put with, as one look finds it. Decides nothing: the copy is a put.
 
 use crate::engine::context::damaged;
-use crate::engine::lookup;
 use crate::engine::new_row::{Extras, NewRow};
 use crate::engine::payload::StoredPayload;
 use crate::engine::stored::{StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{lookup, task_gates};
 use crate::format::View;
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::task::TaskId;
-use crate::words::task_gates::is_line;
+use crate::words::task_gates::group_in;
 use crate::words::tube_kind::Switches;
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub(crate) struct Original {
     ttl: Duration,
     ttr: Duration,
     retry: RetryTerms,
+    /// Its gates as the name of a line.
+    gates: Option<String>,
 }
 
 impl Original {
@@ -60,8 +62,9 @@ impl Original {
         };
         let (priority, retry) = (task.own_priority(&head), head.retry_terms());
         let (ttl, ttr) = (length(ttl), length(head.ttr));
+        let gates = task_gates::of(task.group, &head).map(str::to_owned);
         let payload = task.content(view)?.payload;
-        Ok((Self { stored, priority, ttl, ttr, retry }, payload))
+        Ok((Self { stored, priority, ttl, ttr, retry, gates }, payload))
     }
 
     /// The row of the copy, in a tube that has these switches. It has no priority and no times
@@ -73,7 +76,7 @@ impl Original {
             codec: row.codec,
             version: row.version,
             priority: Some(self.priority).filter(|_| switches.priority),
-            group: row.group.filter(|group| !group.is_empty() && !is_line(group)),
+            group: group_in(row.group).filter(|group| !group.is_empty()),
             ttl: Some(self.ttl).filter(|_| switches.timed),
             ttr: Some(self.ttr).filter(|_| switches.timed),
             ..NewRow::PLAIN
@@ -86,16 +89,15 @@ impl Original {
         let backoff = self.retry.backoff.filter(|_| switches.timed);
         let retry = RetryTerms { backoff, ..self.retry };
         let (kind, book, details) = (row.kind(), row.book(), row.details());
-        let line = row.group.filter(|group| is_line(group));
         if retry == RetryTerms::default()
-            && (kind, book, line) == (None, None, None)
+            && (kind, book, &self.gates) == (None, None, &None)
             && details.is_empty()
         {
             return None;
         }
         let mut extras = Box::<Extras<'_>>::default();
         extras.retry = retry;
-        extras.gate_as(line);
+        extras.gate_as(self.gates.as_deref());
         extras.label(|labels| {
             (labels.kind, labels.book) = (kind, book);
             labels.details = details.into_iter().collect();

@@ -5,7 +5,7 @@ use crate::engine::context::damaged;
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{edges, groups, last_change, lookup, query, reports, retry, tags};
+use crate::engine::{edges, groups, last_change, lookup, query, reports, retry, tags, task_gates};
 use crate::format::key::{self, Direction, Key};
 use crate::format::row::{TakenRow, TaskProgress, TaskRow};
 use crate::format::{Deadline, Met, Tag, View};
@@ -14,7 +14,7 @@ use crate::words::details::Details;
 use crate::words::error::Result;
 use crate::words::failure::Failure;
 use crate::words::task::{State, TakenInfo, TaskId, TaskInfo, TaskSummary};
-use crate::words::task_gates::{is_line, names};
+use crate::words::task_gates::{group_in, names};
 use std::time::{Duration, SystemTime};
 
 /// A task that was found. Its payload may be in pieces, and is read only if the caller wants it.
@@ -81,13 +81,13 @@ fn describe(
     let (phase, progress) = reports::read(view, tube, task.id, standing)?;
     let reported = progress.as_ref().map_or(SystemTime::UNIX_EPOCH, |progress| progress.at);
     let last = last_change::read(view, tube, task.id, standing, now)?;
-    let [requires, throttles] = names(task.group);
+    let [requires, throttles] = names(task_gates::of(task.group, head));
     let mut info = TaskSummary {
         id: task.id,
         tube: tube.row.name.clone(),
         state: standing.state(),
         priority: task.own_priority(head),
-        group: task.group.filter(|it| !it.is_empty() && !is_line(it)).map(str::to_owned),
+        group: group_in(task.group).filter(|it| !it.is_empty()).map(str::to_owned),
         requires,
         throttles,
         key: task.key().map(str::to_owned),

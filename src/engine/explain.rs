@@ -4,7 +4,7 @@
 use crate::engine::context::{damaged, decoded};
 use crate::engine::named_gate::GateNow;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{description, edges, gates, lines, lookup, query};
+use crate::engine::{description, edges, gates, lines, lookup, query, task_gates};
 use crate::format::{View, key, row};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
@@ -63,31 +63,29 @@ fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<
     }
     let closed = gates::at(view, tube, now)?.into_iter().filter(|gate| gate.free == 0);
     reasons.extend(closed.map(GateNow::why));
-    let (stored, _) = lookup::find(view, tube, id)?;
-    let group = stored.task(tube)?.group;
-    if let Some(line) = group.filter(|line| is_line(line)) {
-        let own = lines::gates_of(view, line, now)?.into_iter().filter(|gate| gate.free == 0);
-        let mut own = own.map(GateNow::why).peekable();
-        if own.peek().is_some() {
-            // The tube may have the same one. Which task is next now is no matter.
-            own.for_each(|why| {
-                if !reasons.contains(&why) {
-                    reasons.push(why)
-                }
-            });
-            return Ok(reasons);
+    let (stored, standing) = lookup::find(view, tube, id)?;
+    let name = stored.task(tube)?.group;
+    let mut is_stopped = false;
+    if let Some(own) = task_gates::of(name, standing.head()) {
+        let own = lines::gates_of(view, own, now)?;
+        for why in own.into_iter().filter(|gate| gate.free == 0).map(GateNow::why) {
+            is_stopped = true;
+            // The tube may have the same one.
+            if !reasons.contains(&why) {
+                reasons.push(why);
+            }
         }
     }
-    if let Some(line) = group.filter(|line| is_line(line))
-        && let Some(next) = before_in_line(view, tube, line, id)?
-    {
-        reasons.push(WhyNot::Behind { next });
-        return Ok(reasons);
-    }
-    let group = group.filter(|group| !is_line(group));
-    if let Some(reason) = group.map(|group| in_group(view, tube, group, id)).transpose()?.flatten()
-    {
-        reasons.push(reason);
+    let before = match name {
+        Some(line) if is_line(line) && !is_stopped => {
+            before_in_line(view, tube, line, id)?.map(|next| WhyNot::Behind { next })
+        }
+        Some(group) if !is_line(group) => in_group(view, tube, group, id)?,
+        _ => None,
+    };
+    // Which task is next now is no matter for one that is stopped.
+    if before.is_some() || is_stopped {
+        reasons.extend(before);
         return Ok(reasons);
     }
     match query::first_ready(view, tube)? {

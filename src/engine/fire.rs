@@ -227,7 +227,7 @@ pub(crate) fn with_child<R>(
     let mut extras = Extras::default();
     extras.retry = child.retry;
     extras.tags = Some(child.tags.iter().map(String::as_str).collect());
-    extras.gate_as(child.group.as_deref());
+    extras.gate_as(child.gates.as_deref());
     extras.label(|labels| {
         (labels.kind, labels.book) = (child.kind.as_deref(), child.book.as_deref());
         labels.details = child.details.iter().map(|(name, text)| (&**name, &**text)).collect();

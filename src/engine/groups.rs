@@ -4,13 +4,13 @@
 //! have gates of their own stand in lines too, one for each set of gates, see `engine::lines`.
 
 use crate::engine::context::{OpContext, damaged, decoded, sound};
-use crate::engine::position;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Key, Rank};
+use crate::engine::{position, task_gates};
+use crate::format::key::{self, Key, Range, Rank, Run};
 use crate::format::{Met, Scan, Tag, Value, View, row};
 use crate::words::error::Result;
 use crate::words::task::TaskId;
-use crate::words::task_gates;
+use crate::words::task_gates::{in_line, is_line};
 
 /// The step of a task of a group.
 pub(crate) struct Step<'a> {
@@ -33,6 +33,8 @@ pub(crate) struct Plan<'a> {
     /// The task with the group's turn, before and after the step.
     had: Option<(Rank, TaskId)>,
     has: Option<(Rank, TaskId)>,
+    /// Where the turn stands that goes, if it is behind a closed gate.
+    closed: Option<Key>,
 }
 
 /// How many tasks of the group are in flight.
@@ -47,51 +49,75 @@ fn count(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<Option<u6
     ctx.or_repair(tube, || key, kept)?.ok_or_else(|| damaged("group"))
 }
 
-/// Where the turn of a line stands while it is behind a closed gate; `None` if it is not.
+/// Where the turn of a group or a line stands while its first task is behind a closed gate; `None`
+/// if it is not.
 pub(crate) fn closed_turn(
-    view: &(impl View + ?Sized),
+    view: &dyn View,
     tube: &TubeEntry,
     line: &str,
     (place, id): (&Rank, TaskId),
 ) -> Result<Option<Key>> {
-    if !task_gates::is_line(line) || view.count(tube.range(Tag::ClosedTurn)) == 0 {
+    if view.count(tube.range(Tag::ClosedTurn)) == 0 {
         return Ok(None);
     }
-    for gate in task_gates::in_line(line) {
+    let task = key::line(tube.run(), line, place, id);
+    let behind = |gate: &str| -> Result<Option<Key>> {
         let key = key::closed_turn(tube.run(), gate, place, id);
         // A damaged one is there.
-        if sound(view.get(&key))? != Some(None) {
-            return Ok(Some(key));
+        Ok((sound(view.get(&key))? != Some(None)).then_some(key))
+    };
+    match sound(task_gates::at(view, &task))? {
+        Some(None) => Ok(None),
+        Some(Some(gates)) => in_line(&gates).find_map(|gate| behind(gate).transpose()).transpose(),
+        // It may stand behind any.
+        None => {
+            let gates = closed_gates(view, tube.run())?;
+            gates.iter().find_map(|gate| behind(gate).transpose()).transpose()
         }
     }
-    Ok(None)
+}
+
+/// The gates behind which turns of a run stand.
+pub(crate) fn closed_gates(view: &dyn View, run: Run) -> Result<Vec<String>> {
+    let (mut rows, mut gates) = (Scan::over(Range::in_run(Tag::ClosedTurn, run)), Vec::new());
+    if view.count(Range::in_run(Tag::ClosedTurn, run)) == 0 {
+        return Ok(gates);
+    }
+    while let Some((met, _)) = rows.next(view)? {
+        // A key that is damaged is no gate's.
+        let Some(gate) = key::gate_of(&met) else { continue };
+        rows.skip_to(key::end_of(&key::closed_turns(run, gate)));
+        gates.push(gate.to_owned());
+    }
+    Ok(gates)
 }
 
 /// Whether a turn behind a gate is that of the first task in the line that it names.
 pub(crate) fn is_closed_turn(
-    view: &(impl View + ?Sized),
+    view: &dyn View,
     tube: &TubeEntry,
     turn: &Key,
     line: Option<&Value>,
 ) -> Result<bool> {
     let line = line.and_then(|line| str::from_utf8(line).ok());
-    let gate = key::gate_of(turn);
-    let (Some(line), Some(gate)) = (line.filter(|line| task_gates::is_line(line)), gate) else {
-        return Ok(false);
-    };
+    let (Some(line), Some(gate)) = (line, key::gate_of(turn)) else { return Ok(false) };
     let at = position::in_key(turn, key::closed_turns(tube.run(), gate).len());
     let Some((place, id)) = sound(at)? else { return Ok(false) };
     let all = key::line_of(tube.run(), line);
     let first = view.first(&all, &key::end_of(&all))?.map(|(met, _)| met);
-    let is_its = task_gates::in_line(line).any(|own| own == gate);
-    Ok(is_its && first == Some(key::line(tube.run(), line, &place, id)))
+    let task = key::line(tube.run(), line, &place, id);
+    if first.as_ref() != Some(&task) {
+        return Ok(false);
+    }
+    let gates = sound(task_gates::at(view, &task))?.flatten();
+    Ok(gates.is_some_and(|gates| in_line(&gates).any(|own| own == gate)))
 }
 
 /// Reads all that a step needs, before anything is written. So a task whose group cannot be read
 /// stays in its state.
 pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) -> Result<Plan<'a>> {
     let most = tube.row.most_in_flight(step.group);
-    let is_gated = task_gates::is_line(step.group);
+    let is_gated = is_line(step.group);
     // Of tasks with gates the slots are counted.
     let before = if is_gated { None } else { count(ctx, tube, step.group)? };
     let tasks = before.unwrap_or_default();
@@ -102,7 +128,7 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
     let line = key::line_of(tube.run(), step.group);
     let task_of = |key: &Key| position::in_key(key, line.len());
     if was_open && !is_open && step.turn.is_some() {
-        return Ok(Plan { had: step.turn, step, before, after, has });
+        return Ok(Plan { had: step.turn, step, before, after, has, closed: None });
     }
     if was_open || is_open {
         let mut rows = Scan::prefixed(key::copy(&line));
@@ -119,22 +145,25 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
             has = first.iter().chain(enters).min().map(task_of).transpose()?;
         }
     }
-    // If the key of the turn's row is damaged, there is no row to remove.
+    let mut closed = None;
     if had != has
         && let Some((place, id)) = &had
     {
         let turn = key::turn(tube.run(), place, *id);
-        if sound(ctx.get(&turn))? == Some(None)
-            && closed_turn(ctx, tube, step.group, (place, *id))?.is_none()
+        closed = closed_turn(ctx, tube, step.group, (place, *id))?;
+        // If the key of the turn's row is damaged, there is no row to remove.
+        if closed.is_none()
+            && sound(ctx.get(&turn))? == Some(None)
             && ctx.or_repair(tube, || turn, Err::<(), _>(damaged("turn")))?.is_none()
         {
             had = None;
         }
     }
-    Ok(Plan { step, before, after, had, has })
+    Ok(Plan { step, before, after, had, has, closed })
 }
 
-/// Gives the first task of a group's line, whose key this is, the group's turn, or removes it.
+/// Gives the first task of a group's line, whose key this is, the group's turn, or removes it. One
+/// that is behind a closed gate stays there while the group is open.
 pub(crate) fn set_turn(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -145,14 +174,15 @@ pub(crate) fn set_turn(
     let Some((place, id)) = sound(position::in_key(first, line.len()))? else { return Ok(()) };
     let turn = key::turn(tube.run(), &place, id);
     let is_there = ctx.row(&turn)?.is_some();
-    let is_open = is_open && closed_turn(ctx, tube, group, (&place, id))?.is_none();
-    match (is_open, is_there) {
-        (true, false) => {
-            ctx.add(turn, group_value(group));
-            ctx.effects().wake(tube.number, 1);
-        }
-        (false, true) => ctx.remove(turn),
-        _ => {}
+    let closed = closed_turn(ctx, tube, group, (&place, id))?;
+    if is_there && (!is_open || closed.is_some()) {
+        ctx.remove(turn);
+    } else if is_open && !is_there && closed.is_none() {
+        ctx.add(turn, group_value(group));
+        ctx.effects().wake(tube.number, 1);
+    }
+    if let Some(closed) = closed.filter(|_| !is_open) {
+        ctx.remove(closed);
     }
     Ok(())
 }
@@ -180,7 +210,7 @@ pub(crate) fn whose_turn(
 impl Plan<'_> {
     /// Applies the step and updates the group's turn.
     pub(crate) fn carry_out(self, ctx: &mut OpContext<'_>, tube: &TubeEntry) {
-        let Self { step, before, after, had, has } = self;
+        let Self { step, before, after, had, has, closed } = self;
         let run = tube.run();
         if let Some(key) = step.leaves {
             ctx.remove(key);
@@ -199,10 +229,9 @@ impl Plan<'_> {
         if had == has {
             return;
         }
-        // The plan has read it, so that it can be read.
-        let at = |(place, id): &(Rank, TaskId)| closed_turn(ctx, tube, step.group, (place, *id));
-        let closed = had.as_ref().and_then(|had| at(had).ok().flatten());
-        let gate = closed.as_deref().and_then(key::gate_of).map(str::to_owned);
+        // The next task of a group has other gates, or none.
+        let stays = closed.as_deref().filter(|_| is_line(step.group));
+        let gate = stays.and_then(key::gate_of).map(str::to_owned);
         if let Some((place, id)) = had {
             ctx.remove(closed.unwrap_or_else(|| key::turn(run, &place, id)));
         }

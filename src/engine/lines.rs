@@ -1,19 +1,19 @@
 //! The lines of tasks that have gates of their own: those of a tube with the same gates stand in
 //! one, and its first task has a turn, as that of a group. A take that meets a turn whose gates are
 //! not all open puts it behind the first that is closed (`Tag::ClosedTurn`): one row, whatever
-//! stands in the line, and the takes after it do not meet it. A take of the tube looks behind the
+//! stands in the line, and the takes after it do not meet it. A task of a group waits in the group
+//! for its gates, and those after it wait for it. A take of the tube looks behind the
 //! gates that may have opened since, and only as far as it needs tasks. Which gates these are is
 //! kept in memory, see `runtime::closed_lines`; after an opening of the queue it is all of them.
 
 use crate::engine::context::{OpContext, damaged, sound};
 use crate::engine::effects::{LookedBehind, NextDue};
-use crate::engine::groups::group_value;
+use crate::engine::groups::{self, closed_gates, group_value};
 use crate::engine::named_gate::{self, GateNow};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{position, slots};
-use crate::format::feature::TASK_GATES;
-use crate::format::key::{self, Key, Range, Run};
-use crate::format::{Deadline, Met, Scan, Tag, View};
+use crate::engine::{position, slots, task_gates};
+use crate::format::key::{self, Key, Run};
+use crate::format::{Deadline, Met, Scan, Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
 use crate::words::gates::NamedGate;
@@ -22,23 +22,14 @@ use crate::words::task::TaskId;
 use crate::words::task_gates::{in_line, is_line, named};
 use smallvec::SmallVec;
 
-/// Notes that a task in this line needs what a version without gates of tasks does not know.
-#[cold]
-pub(crate) fn note(ctx: &mut OpContext<'_>, tube: &TubeEntry, line: Option<&str>) {
-    // The rows of a temporary tube reach no disk.
-    if line.is_some_and(is_line) && !tube.run().is_temporary() {
-        ctx.needs(&TASK_GATES);
-    }
-}
-
-/// The gates in the name of a line, apart from throttles without a limit.
+/// These gates, apart from throttles without a limit.
 pub(crate) fn gates_of<'a>(
     view: &dyn View,
-    line: &'a str,
+    names: &'a str,
     now: Now,
 ) -> Result<SmallVec<[GateNow<'a>; 1]>> {
     let mut gates = SmallVec::new();
-    for gate in in_line(line).filter(|_| is_line(line)) {
+    for gate in in_line(names) {
         gates.extend(named_gate::read(view, named(gate), now)?);
     }
     Ok(gates)
@@ -50,13 +41,13 @@ struct Closed<'a> {
     throttle: Option<Run>,
 }
 
-/// The first gate of a line that lets no task of this tube through.
+/// The first of these gates that lets no task of this tube through.
 fn closed_gate<'a>(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
-    line: &'a str,
+    gates: &'a str,
 ) -> Result<Option<Closed<'a>>> {
-    for gate in in_line(line) {
+    for gate in in_line(gates) {
         if let Some(now) = named_gate::read(ctx, named(gate), ctx.now)?
             && now.free_for(ctx.known, tube.number) == 0
         {
@@ -66,13 +57,31 @@ fn closed_gate<'a>(
     Ok(None)
 }
 
-/// Looks at the gates of the line whose turn a take has met. If one is closed the turn goes behind
+/// Whether a gate of its own is closed for the first task of a group, with this row.
+#[cold]
+pub(crate) fn is_closed(
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    (task, row): (&Key, Option<&Value>),
+) -> Result<bool> {
+    match task_gates::in_row(task, row.map(|row| &**row)) {
+        Some(gates) => Ok(closed_gate(ctx, tube, &gates)?.is_some()),
+        None => Ok(false),
+    }
+}
+
+/// Looks at the gates of the task whose turn a take has met. If one is closed the turn goes behind
 /// it, and the task stays where it is. Returns whether it does.
 #[cold]
 #[inline(never)]
-pub(crate) fn stops(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &Key) -> Result<bool> {
-    let Some(line) = key::group_of(task).filter(|line| is_line(line)) else { return Ok(false) };
-    let Some(closed) = closed_gate(ctx, tube, line)? else { return Ok(false) };
+pub(crate) fn stops(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    (task, row): (&Key, Option<&Value>),
+) -> Result<bool> {
+    let Some(line) = key::group_of(task) else { return Ok(false) };
+    let Some(gates) = task_gates::in_row(task, row.map(|row| &**row)) else { return Ok(false) };
+    let Some(closed) = closed_gate(ctx, tube, &gates)? else { return Ok(false) };
     let (place, id) = position::in_key(task, key::line_of(tube.run(), line).len())?;
     let turn = key::turn(tube.run(), &place, id);
     if ctx.row(&turn)?.is_some() {
@@ -89,8 +98,8 @@ pub(crate) fn stops(ctx: &mut OpContext<'_>, tube: &TubeEntry, task: &Key) -> Re
 pub(crate) fn close_rest(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: &Key) -> Result<()> {
     let Some(line) = key::group_of(taken).filter(|line| is_line(line)) else { return Ok(()) };
     let all = key::line_of(tube.run(), line);
-    if let Some((first, _)) = ctx.first(&all, &key::end_of(&all))?
-        && stops(ctx, tube, &first)?
+    if let Some((first, row)) = ctx.first(&all, &key::end_of(&all))?
+        && stops(ctx, tube, (&first, row.as_ref()))?
     {
         ctx.effects().wake_less(tube.number);
     }
@@ -209,13 +218,18 @@ fn open_behind(
 /// Lets a turn on that stands behind this gate, which is open now. Returns whether it is a turn
 /// again; otherwise it is behind another gate of its line.
 fn let_on(ctx: &mut OpContext<'_>, tube: &TubeEntry, gate: &str, (met, row): Met) -> Result<bool> {
+    let (place, id) = position::in_key(&met, key::closed_turns(tube.run(), gate).len())?;
     let line = row.as_deref().and_then(|line| str::from_utf8(line).ok());
-    let Some(line) = line.filter(|line| is_line(line)) else {
+    let first = line.map(|line| key::line(tube.run(), line, &place, id));
+    let gates = match &first {
+        Some(first) => sound(task_gates::at(ctx, first))?.flatten(),
+        None => None,
+    };
+    let (Some(line), Some(gates)) = (line, gates) else {
         ctx.pass_by(tube, || met, damaged("turn"))?;
         return Ok(false);
     };
-    let (place, id) = position::in_key(&met, key::closed_turns(tube.run(), gate).len())?;
-    let closed = closed_gate(ctx, tube, line)?;
+    let closed = closed_gate(ctx, tube, &gates)?;
     ctx.remove(met);
     match closed {
         Some(closed) => {
@@ -230,8 +244,8 @@ fn let_on(ctx: &mut OpContext<'_>, tube: &TubeEntry, gate: &str, (met, row): Met
     }
 }
 
-/// Brings the turns of a tube to where a take of it would, as far as the first that is not of a
-/// line with gates.
+/// Brings the turns of a tube to where a take of it would, as far as the first whose task has no
+/// gates of its own.
 pub(crate) fn look(ctx: &mut OpContext<'_>, tube: &TubeEntry, left: &mut usize) -> Result<()> {
     if ctx.known.has_closed_lines(tube.number) {
         let _is_cut = open_some(ctx, tube, (*left, left))?;
@@ -240,11 +254,10 @@ pub(crate) fn look(ctx: &mut OpContext<'_>, tube: &TubeEntry, left: &mut usize) 
     while *left > 0
         && ctx.count(tube.range(Tag::Turn)) > 0
         && let Some((turn, row)) = turns.next(ctx)?
-        && let Some(line) = row.as_deref().and_then(|line| str::from_utf8(line).ok())
-        && is_line(line)
+        && let Some((task, row)) = sound(groups::whose_turn(ctx, tube, &turn, row))?.flatten()
+        && task_gates::in_row(&task, row.as_deref()).is_some()
     {
-        let Some((place, id)) = sound(position::in_key(&turn, key::RUN_PREFIX))? else { break };
-        stops(ctx, tube, &key::line(tube.run(), line, &place, id))?;
+        stops(ctx, tube, (&task, row.as_ref()))?;
         *left -= 1;
     }
     Ok(())
@@ -254,26 +267,11 @@ pub(crate) fn look(ctx: &mut OpContext<'_>, tube: &TubeEntry, left: &mut usize) 
 ///
 /// # Errors
 /// `WrongState`, with the first gate that is closed.
-pub(crate) fn enter(view: &dyn View, line: &str, id: TaskId, now: Now) -> Result<()> {
-    named_gate::enter(gates_of(view, line, now)?, id)
+pub(crate) fn enter(view: &dyn View, gates: &str, id: TaskId, now: Now) -> Result<()> {
+    named_gate::enter(gates_of(view, gates, now)?, id)
 }
 
-/// The gates behind which turns of a run stand.
-fn closed_gates(view: &dyn View, run: Run) -> Result<Vec<String>> {
-    let (mut rows, mut gates) = (Scan::over(Range::in_run(Tag::ClosedTurn, run)), Vec::new());
-    if view.count(Range::in_run(Tag::ClosedTurn, run)) == 0 {
-        return Ok(gates);
-    }
-    while let Some((met, _)) = rows.next(view)? {
-        // A key that is damaged is no gate's.
-        let Some(gate) = key::gate_of(&met) else { continue };
-        rows.skip_to(key::end_of(&key::closed_turns(run, gate)));
-        gates.push(gate.to_owned());
-    }
-    Ok(gates)
-}
-
-/// The same, each with its run if it is a throttle.
+/// The gates behind which turns of a run stand, each with its run if it is a throttle.
 pub(crate) fn closed(view: &dyn View, run: Run) -> Result<Vec<(String, Option<Run>)>> {
     let mut closed = Vec::new();
     for gate in closed_gates(view, run)? {

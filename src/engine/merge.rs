@@ -8,7 +8,7 @@ use crate::engine::moves;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tags::Moving;
 use crate::engine::tube_cache::{TubeEntry, TubeRef};
-use crate::engine::{fresh, history, keys, query, settle, statistics, transition};
+use crate::engine::{fresh, history, keys, query, settle, statistics, task_gates, transition};
 use crate::format::feature::{MERGES, MOVES};
 use crate::format::key::{self, Home, Key, RUN_PREFIX, Work};
 use crate::format::row::{self, Shut, TakenRow, TaskRow, TubeRow, WorkRow, moved_section};
@@ -18,6 +18,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_BYTES, SWEEP_TASKS};
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
+use crate::words::task_gates::group_in;
 
 /// Begins to merge a tube into another one. One that has begun goes on.
 pub(crate) struct BeginMerge {
@@ -383,7 +384,9 @@ impl MergeSome {
         let since = Some(row.lives_since()).filter(|_| next.head().expires != NEVER);
         let section = moved_section(row.extension, row.passed(), true, since)
             .ok_or_else(|| Error::new(ErrorKind::TooLarge))?;
-        let group = row.group.filter(|group| !group.is_empty()).or(to.plain_group());
+        let gates = task_gates::of(row.group, standing.head());
+        let (group, gates) = task_gates::stand(to, group_in(row.group), gates);
+        task_gates::set(next.head_mut(), gates)?;
         let moved = TaskRow { times: None, group, extension: &section, ..row };
         let (raw, home) = (moved.encode(), Home { rank: task.place, is_fresh: false });
         let new = TaskRef::new(to, task.id, (home, task.place), &raw, moved);

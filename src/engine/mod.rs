@@ -22,6 +22,7 @@ pub(crate) mod tube_cache;
 pub(crate) mod context;
 pub(crate) mod position;
 pub(crate) mod retry;
+pub(crate) mod task_gates;
 pub(crate) mod groups;
 pub(crate) mod pieces;
 pub(crate) mod payload;

@@ -13,7 +13,8 @@ use crate::engine::tags::Moving;
 use crate::engine::tube_cache::{TubeEntry, TubeRef};
 use crate::engine::update::{self, Changes};
 use crate::engine::{
-    finish, held_in, history, keys, lines, lookup, query, reports, retry, statistics, transition,
+    finish, held_in, history, keys, lookup, query, reports, retry, statistics, task_gates,
+    transition,
 };
 use crate::format::Value;
 use crate::format::feature::MOVES;
@@ -27,7 +28,7 @@ use crate::words::clock::{NEVER, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId, Ticket};
-use crate::words::task_gates::is_line;
+use crate::words::task_gates::group_in;
 
 /// Moves a task. What is not given stays as it is.
 pub(crate) struct Move<'a> {
@@ -121,16 +122,20 @@ impl Move<'_> {
         }
     }
 
-    /// The group that it is in there, or the line of its gates.
+    /// The group that it is in there, or the line of its gates; and those of its gates that this
+    /// does not say.
     fn group<'t>(
         &'t self,
         ctx: &mut OpContext<'_>,
-        to: &TubeEntry,
-        row: &TaskRow<'t>,
-    ) -> Option<&'t str> {
-        let given = self.which.given().and_then(NewRow::placed_group);
-        lines::note(ctx, to, given);
-        given.or(row.group).filter(|group| !group.is_empty()).or(to.plain_group())
+        to: &'t TubeEntry,
+        (row, head): (&TaskRow<'t>, &'t TaskProgress),
+    ) -> (Option<&'t str>, Option<&'t str>) {
+        let given = self.which.given();
+        let group = given.and_then(NewRow::placed_group).or(group_in(row.group));
+        let gates = given.and_then(NewRow::gates).or(task_gates::of(row.group, head));
+        let stands = task_gates::stand(to, group, gates);
+        task_gates::note(ctx, to, (gates, stands.1));
+        stands
     }
 
     fn tube_of_task<'t>(&self, ctx: &OpContext<'t>) -> Result<TubeRef<'t>> {
@@ -177,7 +182,8 @@ impl Move<'_> {
         let mut next = self.state(ctx, to, &standing, head);
         let is_moved = id == task.id && (from.number != to.number || row.is_moved());
         let section = self.section(ctx, &row, is_moved, &next)?;
-        let group = self.group(ctx, to, &row);
+        let (group, gates) = self.group(ctx, to, (&row, standing.head()));
+        task_gates::set(next.head_mut(), gates)?;
         let moved = TaskRow { times: None, group, extension: &section, ..row };
         let (raw, home) = (moved.encode(), Home { rank: place, is_fresh: false });
         let new = TaskRef::new(to, id, (home, place), &raw, moved);
@@ -357,14 +363,8 @@ impl Move<'_> {
             return unsupported("a move into a tube with a placement");
         }
         let given = self.which.given().and_then(NewRow::placed_group);
-        let group = given.or(task.group).filter(|group| !group.is_empty());
-        let is_gated = group.is_some_and(is_line);
-        if is_gated && to.plain_group().is_some() {
-            let text = "a task with gates of its own in a tube whose tasks are all in groups";
-            return unsupported(text);
-        }
-        let has_group = group.is_some() && !is_gated;
-        if has_group && !options.kind.switches().grouped {
+        let group = given.or(group_in(task.group)).filter(|group| !group.is_empty());
+        if group.is_some() && !options.kind.switches().grouped {
             let text = format!("a task with a group in a tube of kind {:?}", options.kind);
             return unsupported(&text);
         }

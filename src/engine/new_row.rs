@@ -2,11 +2,11 @@
 
 use crate::engine::context::OpContext;
 use crate::engine::dependencies::AfterTasks;
-use crate::engine::retry;
 use crate::engine::stored::TaskState;
 use crate::engine::tags::say;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::update::Changes;
+use crate::engine::{retry, task_gates};
 use crate::format::Value;
 use crate::format::key::Order;
 use crate::format::row::{Labels, label_section};
@@ -16,7 +16,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::name;
 use crate::words::tags;
 use crate::words::task::TaskId;
-use crate::words::task_gates::{TaskGates, is_line};
+use crate::words::task_gates::TaskGates;
 use crate::words::verb::Conflict;
 use std::time::{Duration, SystemTime};
 
@@ -55,7 +55,7 @@ pub(crate) struct Extras<'a> {
     /// waited for.
     pub(crate) after: Option<AfterTasks>,
     gates: TaskGates<'a>,
-    /// The name of the line of the gates.
+    /// The gates as the name of a line.
     line: Option<String>,
 }
 
@@ -83,24 +83,17 @@ impl<'a> Extras<'a> {
         self.line = (!self.gates.is_empty()).then(|| self.gates.line());
     }
 
-    /// Has the gates of the tasks in this line. A group has none.
+    /// Has these gates, which are written as the name of a line.
     #[cold]
-    pub(crate) fn gate_as(&mut self, group: Option<&'a str>) {
-        if let Some(line) = group.filter(|group| is_line(group)) {
+    pub(crate) fn gate_as(&mut self, gates: Option<&'a str>) {
+        if let Some(line) = gates {
             self.gate(|gates| *gates = TaskGates::of_line(line));
         }
     }
 
-    /// The name of the line of its gates, if it has some.
+    /// Its gates as the name of a line, if it has some.
     pub(crate) fn line(&self) -> Option<&str> {
         self.line.as_deref()
-    }
-
-    /// The same options without gates.
-    #[cold]
-    pub(crate) fn without_gates(mut self) -> Self {
-        self.gate(|gates| *gates = TaskGates::default());
-        self
     }
 
     /// With the options of `common` where it has none.
@@ -144,16 +137,10 @@ impl<'a> Extras<'a> {
     pub(crate) fn check(
         &self,
         tube: &TubeEntry,
-        NewRow { group, key, conflict, placed, .. }: &NewRow<'_>,
+        NewRow { key, conflict, .. }: &NewRow<'_>,
     ) -> Result<()> {
         let kind = tube.row.options.kind;
         self.gates.check()?;
-        let placed_group = placed.and_then(|placed| placed.group);
-        let is_alone = placed_group.or(tube.plain_group()).is_none();
-        if self.line.is_some() && !(is_alone && self.line.as_deref() == *group) {
-            let text = "gates of its own for a task in a group, which its group takes in order";
-            return Err(Error::new(ErrorKind::Unsupported).because(text));
-        }
         let text = match (*key, *conflict) {
             _ if !self.must_exist => "",
             (None, _) => "must_exist without a key, which says what must exist",
@@ -207,16 +194,17 @@ impl<'a> Extras<'a> {
         ids.extend(after.map(|(id, _)| *id));
     }
 
-    /// The first state with the terms.
+    /// The first state with the terms, and with the gates that its line does not say.
     #[cold]
     pub(crate) fn start(
         &self,
         ctx: &mut OpContext<'_>,
         tube: &TubeEntry,
-        standing: &TaskState,
+        (standing, gates): (&TaskState, Option<&str>),
     ) -> Result<TaskState> {
         let mut standing = standing.clone();
         retry::set(ctx, tube, standing.head_mut(), self.retry)?;
+        task_gates::set(standing.head_mut(), gates)?;
         if !self.tags().is_empty() {
             say(standing.head_mut(), true)?;
         }
@@ -261,26 +249,16 @@ impl<'a> NewRow<'a> {
         }
     }
 
-    /// The group that it is put in, or the line of its gates.
+    /// The group that it is put in.
     #[inline(always)]
     pub(crate) fn placed_group(&self) -> Option<&'a str> {
         self.placed.and_then(|placed| placed.group).or(self.group)
     }
 
-    /// Refuses a group with a name that no group has, unless it is the line of its gates.
-    #[cold]
-    pub(crate) fn check_group(&self, group: &'a str) -> Result<&'a str> {
-        match self.extras.and_then(|extras| extras.line.as_deref()) {
-            Some(line) if line == group => Ok(line),
-            _ => name::label("group name", group),
-        }
-    }
-
-    /// With gates of its own it stands in their line, and not in a group.
-    #[cold]
-    pub(crate) fn enter_line(&mut self) {
-        let line = self.extras.and_then(|extras| extras.line.as_deref());
-        self.group = self.group.or(line);
+    /// Its own gates as the name of a line.
+    #[inline(always)]
+    pub(crate) fn gates(&self) -> Option<&'a str> {
+        self.extras.and_then(Extras::line)
     }
 
     /// Not before this time of day.

@@ -23,7 +23,7 @@ use crate::words::numbers::Numbers;
 use crate::words::options::is_nothing;
 use crate::words::payload::NewPayload;
 use crate::words::task::{Cause, State, TaskId};
-use crate::words::task_gates::is_line;
+use crate::words::task_gates;
 use crate::words::tube_kind::{Switches, TubeKind};
 use crate::words::verb::{Conflict, Put, PutOutcome};
 use smallvec::SmallVec;
@@ -281,7 +281,7 @@ impl PutTasks<'_> {
             let text = "set either delay or run_at, not both";
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
-        task.group.map_or(Ok(""), |group| task.check_group(group))?;
+        task.group.map_or(Ok(""), |group| name::label("group name", group))?;
         task.key.map_or(Ok(""), |key| name::label("key", key))?;
         task.extras.map_or(Ok(()), |extras| extras.check(tube, task))?;
         match (&options.placement, task.placed) {
@@ -315,6 +315,7 @@ impl PutTasks<'_> {
         let priority = options.turned(task.priority.unwrap_or(options.priority));
         let place = Rank { priority, order: task.order(number) };
         let group = task.placed_group().or(tube.plain_group());
+        let (group, gates) = task_gates::place(group, task.gates());
         let mut standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
         if options.keep_days > 0 {
             statistics::put(ctx, &mut standing);
@@ -342,7 +343,7 @@ impl PutTasks<'_> {
         let standing = match task.extras {
             None => &standing,
             Some(extras) => {
-                (termed, is_cancelled) = self.start(ctx, (tube, id), extras, &standing)?;
+                (termed, is_cancelled) = self.start(ctx, (tube, id), extras, (&standing, gates))?;
                 &termed
             }
         };
@@ -436,8 +437,7 @@ fn switched_off(switches: Switches, task: &NewRow<'_>) -> Option<&'static str> {
         _ if !switches.timed && task.ttr.is_some() => Some("ttr"),
         _ if !switches.timed && task.delay.is_some() => Some("delay"),
         _ if !switches.timed && task.run_at.is_some() => Some("run_at"),
-        // Gates of its own need no groups.
-        _ if !switches.grouped && task.group.is_some_and(|it| !is_line(it)) => Some("group"),
+        _ if !switches.grouped && task.group.is_some() => Some("group"),
         _ => None,
     }
 }

@@ -113,6 +113,7 @@ fn with(before: &ChildTerms, given: &ChildTerms) -> ChildTerms {
     ChildTerms {
         priority: given.priority.or(before.priority),
         group: text(&given.group, &before.group),
+        gates: text(&given.gates, &before.gates),
         ttl: given.ttl.or(before.ttl),
         ttr: given.ttr.or(before.ttr),
         delay: given.delay.or(before.delay),

@@ -5,16 +5,16 @@
 use crate::engine::context::{OpContext, decoded, sound};
 use crate::engine::effects::{NextDue, ScheduleChange, TubeChange};
 use crate::engine::{query, timing};
-use crate::format::feature::TASK_GATES;
+use crate::format::feature::{GROUP_GATES, TASK_GATES};
 use crate::format::key::{self, FireClock, Key};
-use crate::format::row::{FiringRow, ScheduleRow, TubeRow};
+use crate::format::row::{ChildTerms, FiringRow, ScheduleRow, TubeRow};
 use crate::format::{Range, Scan, Tag, Value, View};
 use crate::words::clock::{NEVER, instant};
 use crate::words::cron;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::schedule::{ScheduleInfo, Timing};
 use crate::words::task::{Cause, TaskId};
-use crate::words::task_gates::{is_line, names};
+use crate::words::task_gates::names;
 use std::time::{Duration, SystemTime};
 
 /// A schedule as it stands.
@@ -87,8 +87,12 @@ pub(crate) fn write(
     after: &StoredSchedule,
 ) -> Result<()> {
     if before.is_none_or(|before| before.row != after.row) {
-        if after.row.child.group.as_deref().is_some_and(is_line) {
+        let ChildTerms { group, gates, .. } = &after.row.child;
+        if gates.is_some() {
             ctx.needs(&TASK_GATES);
+            if group.is_some() {
+                ctx.needs(&GROUP_GATES);
+            }
         }
         ctx.set(key::schedule(name), after.row.encode())?;
     }
@@ -220,7 +224,7 @@ pub(crate) fn info(view: &dyn View, name: &str) -> Result<ScheduleInfo> {
     };
     let time = |time: u64| (time != NEVER).then(|| instant(time));
     let child = row.child;
-    let [requires, throttles] = names(child.group.as_deref());
+    let [requires, throttles] = names(child.gates.as_deref());
     Ok(ScheduleInfo {
         name: name.to_owned(),
         tube: row.tube_name,
@@ -242,7 +246,7 @@ pub(crate) fn info(view: &dyn View, name: &str) -> Result<ScheduleInfo> {
         created: instant(row.created),
         payload: row.payload,
         priority: child.priority,
-        group: child.group.filter(|group| !is_line(group)),
+        group: child.group,
         requires,
         throttles,
         delay: child.delay,

@@ -5,6 +5,7 @@
 
 use crate::engine::context::{Op, OpContext, decoded, sound};
 use crate::engine::stored::TaskRef;
+use crate::engine::task_gates;
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key, Range, Run};
 use crate::format::row::{Slots, TakenRow, TaskProgress, ThrottleRow};
@@ -12,7 +13,7 @@ use crate::format::{Met, Scan, Tag, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
 use crate::words::task::TaskId;
-use crate::words::task_gates;
+use crate::words::task_gates::throttles;
 
 /// A throttle with a limit, as it is now.
 pub(crate) struct Throttled {
@@ -71,7 +72,8 @@ pub(crate) fn begin(
     for name in names(tube) {
         runs.extend(read(ctx, name)?.map(|row| row.run));
     }
-    for name in task.group.into_iter().flat_map(task_gates::throttles) {
+    let own = task_gates::of(task.group, head).map(str::to_owned);
+    for name in own.iter().flat_map(|gates| throttles(gates)) {
         let Some(run) = read(ctx, name)?.map(|row| row.run) else { continue };
         if !runs.contains(&run) {
             runs.push(run);

@@ -7,7 +7,7 @@ use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::stored::{self, Content, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{
-    fresh, gates, groups, held_in, lines, position, query, settle, slots, transition,
+    fresh, gates, groups, held_in, lines, position, query, settle, slots, task_gates, transition,
 };
 use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
@@ -16,7 +16,6 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_STEP, SWEEP_BYTES};
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId, Ticket};
-use crate::words::task_gates::is_line;
 use smallvec::SmallVec;
 use std::cell::Cell;
 
@@ -332,7 +331,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Whether it has gates of its own that are not all open. Then its line is behind one of them.
+    /// Whether it has gates of its own that are not all open. Then its turn is behind one of them.
     #[inline(always)]
     fn is_stopped(
         &self,
@@ -340,7 +339,8 @@ impl Candidate {
         tube: &TubeEntry,
         budget: &mut Budget,
     ) -> Result<bool> {
-        if self.tag != Tag::Line || !lines::stops(ctx, tube, &self.key)? {
+        let at = (&self.key, self.row.as_ref());
+        if self.tag != Tag::Line || !lines::stops(ctx, tube, at)? {
             return Ok(false);
         }
         budget.turns = budget.turns.saturating_sub(1);
@@ -435,7 +435,7 @@ pub(crate) fn hand_out(
         true => None,
         false => begin_again(ctx, (task.tube, standing), &mut head),
     };
-    let may_hold = slots::is_throttled(task.tube) || task.group.is_some_and(is_line);
+    let may_hold = slots::is_throttled(task.tube) || task_gates::of(task.group, &head).is_some();
     if may_hold && !matches!(standing, TaskState::Taken(_)) {
         slots::begin(ctx, task, &mut head)?;
     }

@@ -32,6 +32,7 @@ pub(crate) const KNOWN: &[Feature] = &[
     MERGES,
     ZONES,
     TASK_GATES,
+    GROUP_GATES,
 ];
 
 /// A tube in which higher priorities are first. A version without it would take the tasks in the
@@ -162,6 +163,11 @@ pub(crate) const ZONES: Feature =
 /// take the name of its line for that of a group, and the task whatever its gates say.
 pub(crate) const TASK_GATES: Feature =
     Feature { number: 27, unknown: Unknown::Refuse, name: Cow::Borrowed("task-gates") };
+
+/// A task of a group with gates of its own, or a schedule whose children have both. A version
+/// without it would take the task whatever its gates say.
+pub(crate) const GROUP_GATES: Feature =
+    Feature { number: 28, unknown: Unknown::Refuse, name: Cow::Borrowed("group-gates") };
 
 /// What a version does with a folder that uses a feature which the version does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The gates that a task needs by itself, beside those of its tube: names of conditions and of
-//! throttles. The tasks of a tube with the same gates stand in one line, as those of a group do,
-//! and the name of the line says which gates they are: no group has such a name. Plain values.
+//! throttles. The tasks of a tube with the same gates and without a group stand in one line, as
+//! those of a group do, and the name of the line says which gates they are: no group has such a
+//! name. The gates of a task of a group are written in the same way. Plain values.
 
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::gates::{NamedGate, condition_name, throttle_name};
@@ -71,9 +72,25 @@ pub(crate) fn is_line(name: &str) -> bool {
     name.starts_with([CONDITION, THROTTLE])
 }
 
-/// The conditions and throttles of tasks with this group or line; a group has none.
-pub(crate) fn names(group: Option<&str>) -> [Vec<String>; 2] {
-    let gates = group.filter(|it| is_line(it)).map(TaskGates::of_line).unwrap_or_default();
+/// The group of a task, of its group or line.
+#[inline]
+pub(crate) fn group_in(name: Option<&str>) -> Option<&str> {
+    name.filter(|name| !is_line(name))
+}
+
+/// In which group or line a task of this group with these gates stands, and which of its gates the
+/// name of that does not say.
+#[inline]
+pub(crate) fn place<'a>(
+    group: Option<&'a str>,
+    gates: Option<&'a str>,
+) -> (Option<&'a str>, Option<&'a str>) {
+    if group.is_some() { (group, gates) } else { (gates, None) }
+}
+
+/// The conditions and throttles of these gates.
+pub(crate) fn names(gates: Option<&str>) -> [Vec<String>; 2] {
+    let gates = gates.map(TaskGates::of_line).unwrap_or_default();
     let owned = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect();
     [owned(gates.required), owned(gates.throttles)]
 }
@@ -87,7 +104,7 @@ pub(crate) fn in_line(line: &str) -> impl Iterator<Item = &str> {
     parts.filter_map(|(from, to)| line.get(from..to))
 }
 
-/// The throttles of a line; none of a group.
+/// The throttles among these gates.
 pub(crate) fn throttles(line: &str) -> impl Iterator<Item = &str> {
     in_line(line).filter_map(|gate| match named(gate) {
         NamedGate::Throttle(name) => Some(name),
@@ -129,7 +146,15 @@ mod tests {
         assert_eq!(in_line("group").count(), 0);
         let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
         let both = [owned(["approved", "online"]), owned(["gpu", "ä"])];
-        assert_eq!((names(Some(&line)), names(Some("group"))), (both, [vec![], vec![]]));
+        assert_eq!((names(Some(&line)), names(None)), (both, [vec![], vec![]]));
+    }
+
+    #[test]
+    fn the_gates_of_a_task_of_a_group_stand_apart() {
+        let (group, gates) = (Some("group"), Some("\u{1}online"));
+        assert_eq!(place(group, gates), (group, gates));
+        assert_eq!((place(group, None), place(None, gates)), ((group, None), (gates, None)));
+        assert_eq!((group_in(group), group_in(gates), group_in(None)), (group, None, None));
     }
 
     #[test]

@@ -88,6 +88,7 @@ mod full_disk;
 mod gates;
 mod golden;
 mod group;
+mod grouped_gates;
 mod handles;
 mod higher_first;
 mod history;

@@ -134,13 +134,21 @@ fn children_have_gates_of_their_own() {
     assert_eq!(made.info().unwrap().requires, owned(["late"]));
     made.update(|made| made.group("g")).unwrap();
     let info = made.info().unwrap();
-    assert_eq!((info.group.as_deref(), info.requires), (Some("g"), owned([])));
+    assert_eq!((info.group.as_deref(), info.requires), (Some("g"), owned(["late"])));
     clock.advance(MINUTE);
-    let is_in_group = |child: &TaskInfo| child.group.as_deref() == Some("g");
+    let is_in_group = |child: &TaskInfo| {
+        (child.group.as_deref(), &child.requires) == (Some("g"), &owned(["late"]))
+    };
     assert!(children(&tube).iter().any(is_in_group));
     made.update(|made| made.throttle("api")).unwrap();
     let info = made.info().unwrap();
-    assert_eq!((info.group, info.throttles), (None, owned(["api"])));
+    let gates = (info.requires, info.throttles);
+    assert_eq!((info.group.as_deref(), gates), (Some("g"), (owned([]), owned(["api"]))));
+    sound(&queue);
+    queue.close().unwrap();
+    let queue = still().0.clock(clock.clone()).open(&path).unwrap();
+    let info = queue.schedules().next().unwrap().unwrap();
+    assert_eq!((info.group.as_deref(), info.throttles), (Some("g"), owned(["api"])));
     sound(&queue);
 }
 
@@ -577,7 +585,6 @@ fn what_makes_no_sense_is_refused() {
     let many: Vec<String> = (0..65).map(|number| number.to_string()).collect();
     let tagged = many.iter().fold(of("s").to(&tube), |made, tag| made.tag(tag));
     let large = vec![0; (16 << 10) + 1];
-    let utube = queue.create_tube("utube", TubeOptions::new(TubeKind::Utube)).unwrap();
     let refused = [
         (queue.schedule("s").to(&tube).make(), ErrorKind::Invalid),
         (of("s").make(), ErrorKind::Invalid),
@@ -598,8 +605,6 @@ fn what_makes_no_sense_is_refused() {
         (of("s").require("").to(&tube).make(), ErrorKind::Invalid),
         (of("s").throttle("a\u{2}b").to(&tube).make(), ErrorKind::Invalid),
         (of("s").group("\u{1}online").to(&tube).make(), ErrorKind::Invalid),
-        (of("s").group("g").require("online").to(&tube).make(), ErrorKind::Unsupported),
-        (of("s").require("online").to(&utube).make(), ErrorKind::Unsupported),
         (tagged.make(), ErrorKind::TooLarge),
         (of("s").to(&tube).payload(&large).make(), ErrorKind::TooLarge),
     ];

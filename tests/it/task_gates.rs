@@ -396,7 +396,7 @@ fn gates_stay_with_the_task() {
     }
 }
 
-/// A put again says others, or a group instead; a batch has common ones.
+/// A put again says others; a batch has common ones.
 #[test]
 fn gates_are_given_again() {
     let (queue, [a, _b], _clock) = two();
@@ -405,10 +405,8 @@ fn gates_are_given_again() {
     assert!(a.try_take().unwrap().is_none());
     assert_eq!(again().require("paid").put().unwrap(), id);
     assert_eq!(queue.find(id).unwrap().requires, ["paid"]);
-    assert_eq!(again().group("g").put().unwrap(), id);
-    let info = queue.find(id).unwrap();
-    assert_eq!((info.requires.len(), info.group.as_deref()), (0, Some("g")));
-    a.take().unwrap().ack().unwrap();
+    assert_eq!(again().put().unwrap(), id);
+    assert_eq!(queue.find(id).unwrap().requires, ["paid"]);
     let batch = [a.task(b"x").require("paid"), a.task(b"x"), a.task(b"x").throttle("gpu")];
     let ids = a.batch_of(batch).require("online").put().unwrap();
     let gates = |at: usize| {
@@ -419,27 +417,6 @@ fn gates_are_given_again() {
     assert_eq!(gates(1), (vec!["online".to_owned()], vec![]));
     assert_eq!(gates(2), (vec![], vec!["gpu".to_owned()]));
     is_sound(&queue);
-}
-
-/// A task of a batch has a group or gates, and its own choice counts.
-#[test]
-fn a_batch_with_gates_has_tasks_of_groups() {
-    let (queue, [a, _b], _clock) = two();
-    let kind_of = |id: TaskId| {
-        let info = queue.find(id).unwrap();
-        (info.group.clone(), info.requires.len() + info.throttles.len())
-    };
-    let grouped = || a.task(b"x").group("g");
-    let ids = a.batch_of([grouped(), a.task(b"x"), grouped().kind("k")]).require("online");
-    let ids = ids.kind("all").put().unwrap();
-    let group = || Some("g".to_owned());
-    assert_eq!([0, 1, 2].map(|at| kind_of(ids[at])), [(group(), 0), (None, 1), (group(), 0)]);
-    assert_eq!(queue.find(ids[0]).unwrap().kind.as_deref(), Some("all"));
-    let gated = || a.task(b"x").throttle("gpu");
-    let ids = a.batch_of([gated(), a.task(b"x")]).group("g").put().unwrap();
-    assert_eq!([0, 1].map(|at| kind_of(ids[at])), [(None, 1), (group(), 0)]);
-    let both = a.batch_of([gated().group("g")]).put();
-    assert_eq!(kind(both), ErrorKind::Unsupported);
 }
 
 /// What an open gate would let through stands behind another one, and what is behind it is found.
@@ -561,7 +538,6 @@ fn gates_that_are_refused() {
     let throttled = |most: usize| names[..most].iter().fold(task(), |task, it| task.throttle(it));
     assert_eq!(refused(throttled(9)), ErrorKind::Invalid);
     throttled(8).put().unwrap().get();
-    assert_eq!(refused(task().require("online").group("g")), ErrorKind::Unsupported);
     assert_eq!(refused(task().group("\u{1}online")), ErrorKind::Invalid);
     assert_eq!(kind(a.try_take_group("\u{1}online")), ErrorKind::Invalid);
     // A kind without groups has tasks with gates.
@@ -570,10 +546,5 @@ fn gates_that_are_refused() {
     assert!(fifo.try_take().unwrap().is_none());
     fifo.copy_to(id, &fifo).unwrap();
     assert_eq!(kind(fifo.task(b"x").group("g").put()), ErrorKind::Unsupported);
-    let of_groups = queue.create_tube("u", TubeOptions::new(TubeKind::Utube)).unwrap();
-    assert_eq!(kind(of_groups.task(b"x").require("online").put()), ErrorKind::Unsupported);
-    let id = put(&a, |task| task.require("online"));
-    assert_eq!(kind(a.move_to(id, &of_groups).apply()), ErrorKind::Unsupported);
-    assert_eq!(kind(a.copy_to(id, &of_groups)), ErrorKind::Unsupported);
     is_sound(&queue);
 }

@@ -86,7 +86,6 @@ struct Terms {
     tube: usize,
     priority: i64,
     own: Named,
-    /// A task of a group has no gates of its own.
     group: Option<usize>,
     /// Seconds.
     ttr: Option<u64>,
@@ -550,11 +549,14 @@ impl Story {
     fn terms(&mut self, tube: usize) -> Terms {
         let priority = self.rng.of(&[-1, 0, 0, 0, 1]);
         let ttr = self.rng.of(&[None, Some(5), Some(30)]);
-        let (own, group) = match self.rng.below(4) {
-            0 => (Named::default(), None),
-            1 => (Named::default(), Some(self.rng.below(GROUPS.len() as u64) as usize)),
-            _ => (self.named(3), None),
+        let (is_gated, is_grouped) = match self.rng.below(6) {
+            0 => (false, false),
+            1 => (false, true),
+            2 | 3 => (true, true),
+            _ => (true, false),
         };
+        let group = is_grouped.then(|| self.rng.below(GROUPS.len() as u64) as usize);
+        let own = if is_gated { self.named(3) } else { Named::default() };
         Terms { tube, priority, own, group, ttr }
     }
 

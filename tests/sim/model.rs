@@ -238,7 +238,18 @@ impl Model {
         let most = self.tubes[&task.tube].opts.in_flight as usize;
         task.seen.state == State::Ready
             && self.is_met(task)
-            && task.lock.is_none_or(|lock| self.held(task.tube, lock) < most)
+            && task.lock.is_none_or(|lock| {
+                self.held(task.tube, lock) < most && self.is_first_met(task.tube, lock)
+            })
+    }
+
+    /// Whether the first task of a group may be taken by the conditions that it requires itself:
+    /// nothing overtakes it.
+    fn is_first_met(&self, tube: u8, lock: Option<u8>) -> bool {
+        let of_group = |task: &&Task| task.tube == tube && task.lock == Some(lock);
+        let ready = |task: &&Task| task.seen.state == State::Ready && of_group(task);
+        let first = self.tasks.values().filter(ready).min_by_key(|task| self.rank(task));
+        first.is_none_or(|first| self.is_met(first))
     }
 
     /// Whether all conditions are set that the task requires itself.
@@ -876,11 +887,6 @@ fn bury(task: &mut Task, reason: Reason, now: u64) {
 /// Whether tasks of tubes of this kind all have a group.
 fn shares(kind: TubeKind) -> bool {
     matches!(kind, TubeKind::Utube | TubeKind::UtubeTtl)
-}
-
-/// Whether it has gates of its own.
-fn is_gated(task: &Task) -> bool {
-    !task.seen.requires.is_empty() || !task.seen.throttles.is_empty()
 }
 
 fn fail(task: &mut Task, message: &str, group: Option<String>, now: u64) {

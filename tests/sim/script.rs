@@ -306,8 +306,7 @@ impl Maker {
         if self.tags.one_in(5) {
             new.tags = self.some_tags();
         }
-        // Rarely beside a group, which is refused.
-        if self.gates.one_in(6) && (new.group.is_none() || self.gates.one_in(20)) {
+        if self.gates.one_in(6) {
             let required = self.gates.of(&[[true, false], [false, true], [true, true]]);
             new.gates = Some(match self.gates.below(3) {
                 0 => ([false; 2], true),

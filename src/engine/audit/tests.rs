@@ -240,6 +240,10 @@ fn filled() -> Rows {
         plan.payload(b"again").make().unwrap().run_now().unwrap();
     }
     queue.schedule_named("paused").pause().unwrap();
+    let stopped = queue.tube("stopped").unwrap();
+    stopped.task(b"first").group("g").require("online").put().unwrap();
+    stopped.task(b"second").group("g").put().unwrap();
+    assert!(stopped.try_take().unwrap().is_none());
     let mut rows = Rows::of(&queue);
     follows(&mut rows);
     drop((ada, bob));

@@ -3,14 +3,14 @@
 
 use crate::engine::audit::{About, Finding, Fix, audit};
 use crate::engine::context::{OpContext, sound};
-use crate::engine::{lookup, pieces, position, query};
+use crate::engine::{lookup, pieces, position, query, task_gates};
 use crate::format::key::{self, Home, Key, RUN_PREFIX, Run};
 use crate::format::row::PositionRow;
 use crate::format::{Range, Tag, Value, View};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::{FINDINGS_KEPT, FIXES_OF_OP, REPAIR_STEPS};
 use crate::words::task::TaskId;
-use crate::words::task_gates;
+use crate::words::task_gates::in_line;
 use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -389,8 +389,11 @@ fn turns(
         keys.push(key::group(run, group));
         if let Some((place, id)) = key::place_of(turn, prefix).zip(key::id_of(turn)) {
             keys.push(key::turn(run, &place, id));
-            let gates = task_gates::in_line(group).filter(|_| task_gates::is_line(group));
-            keys.extend(gates.map(|gate| key::closed_turn(run, gate, &place, id)));
+            let task = key::line(run, group, &place, id);
+            let own = sound(task_gates::at(view, &task))?.flatten().unwrap_or_default();
+            let gates =
+                in_line(&own).chain(gate).map(|gate| key::closed_turn(run, gate, &place, id));
+            keys.extend(gates);
         }
         keys.extend(view.first(&line, &key::end_of(&line))?.map(|(first, _)| first));
     }

@@ -6,7 +6,7 @@ use crate::engine::dependencies::{AfterTasks, FoundTasks, NewEdges, block};
 use crate::engine::new_row::Extras;
 use crate::engine::stored::TaskState;
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{kinds, lines, tags};
+use crate::engine::{kinds, tags, task_gates};
 use crate::format::row::LinkingRow;
 use crate::words::error::Result;
 use crate::words::task::TaskId;
@@ -55,18 +55,19 @@ impl PutTasks<'_> {
         Ok((block(ctx, started, counts)?, is_cancelled))
     }
 
-    /// The first state of a task with what few tasks are put with, and whether it is removed at
-    /// once. Writes its edges and the rows of its kind and its tags.
+    /// The first state of a task with what few tasks are put with, the gates among it that its line
+    /// does not say, and whether it is removed at once. Writes its edges and the rows of its kind
+    /// and its tags.
     #[cold]
     pub(super) fn start(
         &self,
         ctx: &mut OpContext<'_>,
         (tube, id): (&TubeEntry, TaskId),
         extras: &Extras<'_>,
-        standing: &TaskState,
+        (standing, gates): (&TaskState, Option<&str>),
     ) -> Result<(TaskState, bool)> {
-        let started = extras.start(ctx, tube, standing)?;
-        lines::note(ctx, tube, extras.line());
+        let started = extras.start(ctx, tube, (standing, gates))?;
+        task_gates::note(ctx, tube, (extras.line(), gates));
         kinds::add(ctx, tube, id, extras.labels().kind);
         if !extras.tags().is_empty() {
             tags::put(ctx, tube, id, extras.tags())?;

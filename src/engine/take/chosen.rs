@@ -4,7 +4,7 @@
 use super::{Delivery, ensure_open, take};
 use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::stored::{TaskRef, TaskState};
-use crate::engine::{gates, groups, keys, lines, lookup, settle, slots, state_rows};
+use crate::engine::{gates, groups, keys, lines, lookup, settle, slots, state_rows, task_gates};
 use crate::format::View;
 use crate::format::key::{self, Direction};
 use crate::format::row::TaskProgress;
@@ -13,7 +13,7 @@ use crate::words::limits::SWEEP_BYTES;
 use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::task::{State, TaskId};
-use crate::words::task_gates::is_line;
+use crate::words::task_gates::group_in;
 
 /// Takes this task, also before its delay has ended, while it is buried, and in a paused tube.
 pub(crate) struct Claim {
@@ -65,10 +65,11 @@ impl Op for Claim {
             }
         };
         gates::enter(ctx, &tube, self.id, ctx.now)?;
-        match task.group {
-            Some(line) if is_line(line) => lines::enter(ctx, line, self.id, ctx.now)?,
-            Some(group) => enter_group(ctx, &task, group, &standing)?,
-            None => {}
+        if let Some(own) = task_gates::of(task.group, &head) {
+            lines::enter(ctx, own, self.id, ctx.now)?;
+        }
+        if let Some(group) = group_in(task.group) {
+            enter_group(ctx, &task, group, &standing)?;
         }
         let handed = take_chosen(ctx, &task, (&standing, head), self.holder)?;
         slots::note_looks(ctx, &tube, 1);
@@ -104,7 +105,10 @@ impl Op for TakeGroup<'_> {
             return Ok(None);
         }
         let line = key::line_of(tube.run(), self.group);
-        let Some((first, _)) = ctx.first(&line, &key::end_of(&line))? else { return Ok(None) };
+        let Some((first, row)) = ctx.first(&line, &key::end_of(&line))? else { return Ok(None) };
+        if lines::is_closed(ctx, &tube, (&first, row.as_ref()))? {
+            return Ok(None);
+        }
         let id = key::id_of(&first).ok_or_else(|| damaged("line"))?;
         let (stored, standing) = lookup::find(ctx, &tube, id)?;
         let task = stored.task(&tube)?;

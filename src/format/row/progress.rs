@@ -8,6 +8,7 @@ use crate::format::row::report::StoredReports;
 use crate::format::row::task::{pack_place, unpack_place};
 use crate::words::backoff::{Backoff, RetryTerms};
 use crate::words::clock::{NEVER, micros};
+use crate::words::task_gates::{TaskGates, is_line};
 use std::time::Duration;
 
 mod lease;
@@ -184,6 +185,16 @@ fn edges_field(direction: Direction) -> u16 {
 /// task is ready since its put.
 const READY_FIELD: u16 = 12;
 
+/// Number of the extension field of a task of a group with the gates of its own, as the name of a
+/// line. Absent without any, and of a task of no group, whose line has that name.
+const GATES_FIELD: u16 = 14;
+
+fn read_gates(field: &[u8]) -> Option<&str> {
+    let gates = str::from_utf8(field).ok()?;
+    let is_sound = is_line(gates) && TaskGates::of_line(gates).check().is_ok();
+    is_sound.then_some(gates)
+}
+
 /// A time that ends.
 fn read_time(field: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(field.try_into().ok()?)).filter(|until| *until != NEVER)
@@ -305,6 +316,7 @@ impl TaskProgress {
             && field(KEPT_FIELD).is_none_or(|field| read_time(field).is_some())
             && field(READY_FIELD).is_none_or(|field| read_time(field).is_some())
             && field(TAGS_FIELD).is_none_or(<[u8]>::is_empty)
+            && field(GATES_FIELD).is_none_or(|field| read_gates(field).is_some())
             && Direction::BOTH.into_iter().all(|direction| {
                 let field = field(edges_field(direction));
                 field.is_none_or(|field| EdgeCounts::decode(field).is_some())
@@ -335,6 +347,32 @@ impl TaskProgress {
         if let Some(since) = since {
             let _is_set = self.extension.set(READY_FIELD, &since.to_be_bytes());
         }
+    }
+
+    /// The gates of its own, if it is of a group.
+    #[cold]
+    pub(crate) fn gates(&self) -> Option<&str> {
+        self.extension.get(GATES_FIELD).and_then(read_gates)
+    }
+
+    /// Returns `false` and changes nothing if fields of later versions leave no room.
+    #[must_use]
+    pub(crate) fn set_gates(&mut self, gates: Option<&str>) -> bool {
+        match gates {
+            Some(gates) => self.extension.set(GATES_FIELD, gates.as_bytes()),
+            None => {
+                self.extension.take(GATES_FIELD);
+                true
+            }
+        }
+    }
+
+    /// The gates of its own in the row of a ready task of a group.
+    #[cold]
+    pub(crate) fn gates_in(row: &[u8]) -> Option<String> {
+        let [.., extended, _] = bits(*row.first()?);
+        let (head, _) = Self::decode(row).filter(|_| extended)?;
+        head.gates().map(str::to_owned)
     }
 
     /// What is stored of its last failure besides the message.

@@ -8,6 +8,7 @@ use crate::words::backoff::{Backoff, RetryTerms};
 use crate::words::clock::micros;
 use crate::words::schedule::{Missed, Overlap, Timing, check_missed};
 use crate::words::tags::check;
+use crate::words::task_gates::{is_line, place};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ const DETAILS: u16 = 8;
 const MAX_ATTEMPTS: u16 = 9;
 const BACKOFF: u16 = 10;
 const TAGS: u16 = 11;
+/// The gates of children in a group. Those of others stand in place of the group, as in a task.
+const GATES: u16 = 12;
 
 /// A schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +51,8 @@ pub(crate) struct ScheduleRow {
 pub(crate) struct ChildTerms {
     pub(crate) priority: Option<i64>,
     pub(crate) group: Option<String>,
+    /// As the name of a line.
+    pub(crate) gates: Option<String>,
     /// In whole microseconds.
     pub(crate) ttl: Option<Duration>,
     pub(crate) ttr: Option<Duration>,
@@ -81,8 +86,10 @@ impl ChildTerms {
                 length.map(|it| micros(it).to_be_bytes()).as_ref().map(<[u8; 8]>::as_slice),
             );
         }
-        for (number, text) in [(GROUP, &self.group), (KIND, &self.kind), (BOOK, &self.book)] {
-            set(number, text.as_deref().map(str::as_bytes));
+        let (name, gates) = place(self.group.as_deref(), self.gates.as_deref());
+        let (kind, book) = (self.kind.as_deref(), self.book.as_deref());
+        for (number, text) in [(GROUP, name), (GATES, gates), (KIND, kind), (BOOK, book)] {
+            set(number, text.map(str::as_bytes));
         }
         if !self.details.is_empty() {
             let texts = self.details.iter().map(|(name, text)| (&**name, &**text));
@@ -118,6 +125,13 @@ impl ChildTerms {
             (1..=255).contains(&text.len()).then_some(Some(text))
         };
         let (group, kind, book) = (text(GROUP)?, text(KIND)?, text(BOOK)?);
+        let (group, gates) = match (group, text(GATES)?) {
+            (Some(line), None) if is_line(&line) => (None, Some(line)),
+            (Some(group), gates) if !is_line(&group) => (Some(group), gates),
+            (None, None) => (None, None),
+            // Gates alone stand in place of the group.
+            _ => return None,
+        };
         let details = match fields.take(DETAILS) {
             Some(bytes) => {
                 let texts = details::decode(&bytes)?;
@@ -141,7 +155,20 @@ impl ChildTerms {
         let (ttl, ttr, delay) = (ttl.map(length), ttr.map(length), delay.map(length));
         let retry = RetryTerms { max_attempts, backoff };
         let later = fields;
-        Some(Self { priority, group, ttl, ttr, delay, kind, book, details, retry, tags, later })
+        Some(Self {
+            priority,
+            group,
+            gates,
+            ttl,
+            ttr,
+            delay,
+            kind,
+            book,
+            details,
+            retry,
+            tags,
+            later,
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Keys: which task a key names, and what a put of the key does to it.
 
 use super::refusals::switches;
-use super::{Model, Task, Time, is_gated, ready, shares, tagged};
+use super::{Model, Task, Time, ready, shares, tagged};
 use crate::step::*;
 use tubewell::{ErrorKind, HistoryEvent, State};
 
@@ -87,9 +87,7 @@ impl Model {
             Meets::Again(old) => {
                 let old = &self.tasks[&old];
                 let grouped = switches(opts.kind).2;
-                let is_given = new.group.is_some() || new.gates.is_some();
-                let is_kept = is_gated(old) && shares(opts.kind);
-                if !is_given && (old.seen.group.is_some() && !grouped || is_kept) {
+                if new.group.is_none() && old.seen.group.is_some() && !grouped {
                     wrong.push(ErrorKind::Unsupported);
                 }
                 old.tube != no || old.seen.state == State::Done
@@ -147,10 +145,8 @@ impl Model {
         task.seen.ttr = new.ttr.or(own).filter(|ttr| *ttr != EVER);
         task.max_attempts = new.max_attempts.or(task.max_attempts);
         task.backoff = new.backoff.or(task.backoff.filter(|_| timed));
-        if new.group.is_some() || new.gates.is_some() {
-            (task.lock, task.seen.group) = (None, None);
-            (task.seen.requires, task.seen.throttles) =
-                new.gates.map(gate_names).unwrap_or_default();
+        if let Some(gates) = new.gates {
+            (task.seen.requires, task.seen.throttles) = gate_names(gates);
         }
         let named = new.group.or(task.lock.flatten());
         task.lock = (named.is_some() || shares(kind)).then_some(named);

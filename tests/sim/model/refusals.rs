@@ -1,6 +1,6 @@
 //! Refused calls, and their errors. A call may be wrong in several ways at once.
 
-use super::{Model, is_gated, is_open, shares};
+use super::{Model, is_open};
 use crate::step::*;
 use tubewell::{ErrorKind, State, TubeKind};
 
@@ -31,7 +31,6 @@ impl Model {
         if new.priority.is_some() && !prioritised
             || times && !timed
             || new.group.is_some() && !grouped
-            || new.gates.is_some() && (new.group.is_some() || shares(opts.kind))
         {
             wrong.push(ErrorKind::Unsupported);
         }
@@ -89,7 +88,6 @@ impl Model {
         let (_, _, grouped, _) = switches(next.opts.kind);
         let mut wrong = Vec::from_iter((!is_open(task)).then_some(ErrorKind::WrongState));
         if task.seen.group.is_some() && !grouped
-            || is_gated(task) && shares(next.opts.kind)
             || self.tubes[&task.tube].opts.temporary != next.opts.temporary
         {
             wrong.push(ErrorKind::Unsupported);
