@@ -108,8 +108,7 @@ impl<T: ?Sized> NewSchedule<'_, T> {
     /// empty, too long or has control characters, a tube of another queue, and what a put is
     /// refused for;
     /// [`Unsupported`](ErrorKind::Unsupported) for a cron text without the feature `cron`, for a
-    /// tube with a placement, for an option that its kind does not allow, and for gates of children
-    /// in a group;
+    /// tube with a placement, and for an option that its kind does not allow;
     /// [`TooLarge`](ErrorKind::TooLarge) for a payload above 16 KiB, and for tags and details above
     /// their limits; [`Codec`](ErrorKind::Codec); [`TubeNotFound`](ErrorKind::TubeNotFound) if the
     /// tube was dropped; [`DiskFull`](ErrorKind::DiskFull); [`Closed`](ErrorKind::Closed);

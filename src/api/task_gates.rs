@@ -12,9 +12,9 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     /// is not set the other tasks of the tube are taken; of those with the same gates the first
     /// stays the first.
     ///
-    /// The gates stay with the task until its end: it keeps them when it is moved, copied and put
-    /// again without others. A task has gates of its own or a [group](NewTask::group), and a put
-    /// again with the one ends the other.
+    /// A task of a [group](NewTask::group) waits for its gates as the first of the group, and those
+    /// after it wait for it: a group is taken in order. The gates stay with the task until its end:
+    /// it keeps them when it is moved, copied and put again without others.
     ///
     /// ```
     /// use tubewell::{Queue, WhyNot};

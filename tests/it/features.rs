@@ -4,7 +4,7 @@
 use crate::{home, secs, still};
 use std::fs;
 use std::path::Path;
-use tubewell::{Advance, Backoff, HistoryLimits, Lapse, Queue, Task, Tube, TubeOptions};
+use tubewell::{Advance, Backoff, HistoryLimits, Lapse, Queue, Task, Tube, TubeKind, TubeOptions};
 
 /// The names in both slots of the head, at the offsets that the page on the format gives.
 fn entered(folder: &Path) -> Vec<String> {
@@ -359,10 +359,31 @@ fn the_first_schedule_enters_it() {
     assert_eq!(entered(&path), ["schedules"]);
     // The gates of its children are in its own row, before there is a child.
     let later = || queue.schedule("later").every(secs(60)).offset(secs(60));
-    later().group("g").to(&tube).make().unwrap();
-    assert_eq!(entered(&path), ["schedules"]);
-    queue.schedule_named("later").update(|later| later.require("online")).unwrap();
+    later().require("online").to(&tube).make().unwrap();
     assert_eq!(entered(&path), ["schedules", "task-gates"]);
+    queue.schedule_named("later").update(|later| later.group("g")).unwrap();
+    assert_eq!(entered(&path), ["schedules", "task-gates", "group-gates"]);
+}
+
+/// Of a task of a group the gates are no part of its line.
+#[test]
+fn the_first_gates_in_a_group_enter_theirs() {
+    let (_home, path) = home();
+    let queue = still().0.open(&path).unwrap();
+    let tube = without_history(&queue, "t");
+    let memory = queue.create_tube("memory", TubeOptions::default().temporary(true)).unwrap();
+    memory.task(b"x").group("g").require("online").put().unwrap();
+    tube.task(b"x").group("g").put().unwrap();
+    assert_eq!(entered(&path), [""; 0]);
+    let id = tube.task(b"x").require("online").put().unwrap();
+    assert_eq!(entered(&path), ["task-gates"]);
+    let lanes = TubeOptions::new(TubeKind::Utube).history(HistoryLimits::none());
+    let lanes = queue.create_tube("lanes", lanes).unwrap();
+    tube.move_to(id, &lanes).apply().unwrap();
+    assert_eq!(entered(&path), ["moves", "task-gates", "group-gates"]);
+    queue.close().unwrap();
+    let queue = still().0.open(&path).unwrap();
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
 }
 
 /// A refused call uses nothing, and the rows of a temporary tube reach no disk.

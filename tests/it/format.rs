@@ -162,6 +162,9 @@ const FLOWS: [&str; 13] = [
     "task-gates",
 ];
 
+const GROUPED: [&str; 7] =
+    ["retention", "history", "schedules", "conditions", "throttles", "task-gates", "group-gates"];
+
 #[test]
 fn every_golden_folder_holds_what_the_library_finds() {
     for name in golden::NAMES {
@@ -175,6 +178,7 @@ fn every_golden_folder_holds_what_the_library_finds() {
             "steps" => &["higher-first", "failures", "moves", "retention"],
             "lives" => &LIVES,
             "flows" => &FLOWS,
+            "grouped" => &GROUPED,
             _ => &[],
         };
         assert_eq!(features.collect::<Vec<_>>(), used);

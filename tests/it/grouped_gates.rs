@@ -68,7 +68,7 @@ fn a_group_waits_for_the_gates_of_its_first_task() {
         let taken = taker.join().unwrap();
         assert_eq!(taken.id(), first);
         let busy = WhyNot::GroupBusy { group: "g".into(), in_flight: 1 };
-        assert_eq!(why(&queue, second), [busy.clone()]);
+        assert_eq!(why(&queue, second), std::slice::from_ref(&busy));
         let gated = put(tube, |task| task.group("g").require("paid"));
         assert_eq!(why(&queue, gated), [requires("paid"), busy]);
         taken.ack().unwrap();

@@ -452,6 +452,8 @@ pub(crate) struct Progress {
     pub(crate) ready_since: Option<u64>,
     /// The runs of the throttles of which it holds a slot.
     pub(crate) slots: Vec<u32>,
+    /// The name of a line of gates.
+    pub(crate) gates: Option<String>,
     /// Whether the row of the put is among the fresh ones.
     pub(crate) fresh: bool,
 }
@@ -1066,6 +1068,12 @@ impl Bytes<'_> {
                     }
                     let is_sound = row.slots.is_sorted_by(|one, other| one < other);
                     ensure(is_sound && !row.slots.is_empty(), || format!("slots {:?}", row.slots))?;
+                }
+                14 => {
+                    let mut rest = Bytes(&bytes);
+                    let gates = rest.string(bytes.len())?;
+                    ensure(gates.starts_with(['\u{1}', '\u{2}']), || format!("gates {gates:?}"))?;
+                    row.gates = Some(gates);
                 }
                 _ => return Err(format!("field {number} of a progress")),
             }

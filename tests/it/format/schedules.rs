@@ -55,7 +55,7 @@ impl Bytes<'_> {
             let length = bytes.len();
             match number {
                 1 | 3 | 4 | 5 => _ = rest.u64()?,
-                2 | 6 | 7 => {
+                2 | 6 | 7 | 12 => {
                     ensure((1..256).contains(&length), || format!("field {number}: {length}"))?;
                     rest.string(length)?;
                 }

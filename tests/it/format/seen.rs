@@ -34,6 +34,7 @@ struct Seen {
     priority: i64,
     created: u64,
     group: Option<String>,
+    gates: String,
     key: Option<String>,
     kind: Option<String>,
     book: Option<String>,
@@ -60,12 +61,19 @@ fn now() -> u64 {
     micros(listing::written() + secs(60))
 }
 
-/// The group of a task, or the name of the line of its gates.
-fn group_or_line(task: &TaskInfo) -> Option<String> {
+/// The gates of a task as the name of a line.
+fn gates(task: &TaskInfo) -> String {
     let conditions = task.requires.iter().map(|name| format!("\u{1}{name}"));
     let throttles = task.throttles.iter().map(|name| format!("\u{2}{name}"));
-    let line: String = conditions.chain(throttles).collect();
-    if line.is_empty() { task.group.clone() } else { Some(line) }
+    conditions.chain(throttles).collect()
+}
+
+/// The group of a stored task and its gates: one that stands in a line of gates is of no group.
+fn group_and_gates(task: &Stored) -> (Option<String>, String) {
+    match task.group.clone().filter(|group| !group.is_empty()) {
+        Some(line) if line.starts_with(['\u{1}', '\u{2}']) => (None, line),
+        group => (group, task.progress.gates.clone().unwrap_or_default()),
+    }
 }
 
 fn shown(task: &TaskInfo) -> Seen {
@@ -77,7 +85,8 @@ fn shown(task: &TaskInfo) -> Seen {
         dropped: task.payload_dropped,
         priority: task.priority,
         created: micros(task.created),
-        group: group_or_line(task),
+        group: task.group.clone(),
+        gates: gates(task),
         key: task.key.as_ref().map(ToString::to_string),
         kind: task.kind.clone(),
         book: task.book.clone(),
@@ -114,7 +123,7 @@ fn shown(task: &TaskInfo) -> Seen {
 /// What an opening does with a task: leases without a holder end, and due work is done. None if its
 /// ttl is over.
 fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
-    let progress = &task.progress;
+    let (progress, (group, gates)) = (&task.progress, group_and_gates(task));
     let max_attempts = progress.max_attempts.unwrap_or(tube.max_attempts);
     let mut buries = progress.buries;
     let (mut due, mut holder, mut reason, mut finished) = (None, None, None, None);
@@ -172,7 +181,8 @@ fn found(task: &Stored, tube: &TubeRow, contents: &Contents) -> Option<Seen> {
         dropped: task.dropped,
         priority: if tube.flags & 32 != 0 { !priority } else { priority },
         created: task.created,
-        group: task.group.clone().filter(|group| !group.is_empty()),
+        group,
+        gates,
         key: task.key.clone(),
         kind: task.kind.clone(),
         book: task.book.clone().or(tube.book.clone()),

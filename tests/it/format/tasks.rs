@@ -694,6 +694,11 @@ fn lines(
 ) {
     // How many are in flight, and the first in line.
     type Group<'a> = (u64, Option<(&'a Place, u64)>);
+    let behind_gate = |run: u32, gates: Vec<String>, place: &Place, id: u64| {
+        let mut behind =
+            gates.into_iter().map(|gate| Key::ClosedTurn(run, gate, place.clone(), id));
+        behind.find(|key| index.contains_key(key))
+    };
     let mut groups: BTreeMap<(u32, &str), Group<'_>> = BTreeMap::new();
     for ((run, id), task) in tasks {
         let Some(group) = &task.group else { continue };
@@ -708,9 +713,7 @@ fn lines(
         let gates = gates_in(group);
         if !gates.is_empty() {
             let Some((place, id)) = first else { continue };
-            let behind =
-                gates.into_iter().map(|gate| Key::ClosedTurn(run, gate, place.clone(), id));
-            let closed = { behind }.find(|key| index.contains_key(key));
+            let closed = behind_gate(run, gates, place, id);
             let turn = closed.unwrap_or_else(|| Key::Turn(run, place.clone(), id));
             derived.insert(turn, group.as_bytes().to_vec());
             continue;
@@ -725,7 +728,10 @@ fn lines(
             _ => runs[&run].in_flight,
         };
         if let Some((place, id)) = first.filter(|_| in_flight < u64::from(most)) {
-            derived.insert(Key::Turn(run, place.clone(), id), group.as_bytes().to_vec());
+            let own = tasks[&(run, id)].progress.gates.as_deref().unwrap_or_default();
+            let closed = behind_gate(run, gates_in(own), place, id);
+            let turn = closed.unwrap_or_else(|| Key::Turn(run, place.clone(), id));
+            derived.insert(turn, group.as_bytes().to_vec());
         }
     }
 }

@@ -64,6 +64,37 @@ pub(super) fn flows(story: &mut Story) {
     story.hold((held, plain));
 }
 
+/// Tasks of groups with gates of their own, in every state.
+pub(super) fn grouped(story: &mut Story) {
+    let calls = story.tube("calls", "general kept=9");
+    let lanes = story.tube("lanes", "utube");
+    let queue = story.queue.clone();
+    queue.set_throttle("api", 1).unwrap();
+    let gated = |text: &'static [u8], priority: i64| {
+        calls.task(text).group("ada").throttle("api").priority(priority)
+    };
+    gated(b"held", -9).put().unwrap();
+    let held = take(&calls);
+    gated(b"first", -8).put().unwrap();
+    calls.task(b"second").group("ada").priority(-7).put().unwrap();
+    calls.task(b"paid").group("bob").require("online").require("paid").put().unwrap();
+    calls.task(b"alone").throttle("api").put().unwrap();
+    gated(b"delayed", 0).delay(secs(300)).put().unwrap();
+    let buried = gated(b"buried", 1).group("carl").put().unwrap();
+    calls.bury(buried, "torn").unwrap();
+    lanes.task(b"lane").require("online").put().unwrap();
+    lanes.task(b"next").put().unwrap();
+    story.pass(1);
+    assert!(calls.try_take().unwrap().is_none() && lanes.try_take().unwrap().is_none());
+    for name in ["online", "paid"] {
+        queue.set_condition(name, true).unwrap();
+    }
+    let plan = queue.schedule("plan").every(secs(3600)).group("ada").require("online");
+    plan.throttle("api").to(&calls).payload(b"again").make().unwrap();
+    story.pass(1);
+    story.hold(held);
+}
+
 /// What the listing of the other folders leaves out.
 pub(super) fn describe(queue: &Queue) -> String {
     let mut text = String::new();
@@ -142,8 +173,10 @@ fn days(text: &mut String, tube: &Tube) {
 
 #[test]
 fn what_depends_on_other_things_is_read_as_it_was_written() {
-    let found = fs::read_to_string(folder("flows").join("more.txt")).unwrap().replace('\r', "");
-    let (queue, _clock, _home) = opened("flows");
-    assert_eq!(describe(&queue), found);
-    close_sound(queue);
+    for name in ["flows", "grouped"] {
+        let found = fs::read_to_string(folder(name).join("more.txt")).unwrap().replace('\r', "");
+        let (queue, _clock, _home) = opened(name);
+        assert_eq!(describe(&queue), found);
+        close_sound(queue);
+    }
 }

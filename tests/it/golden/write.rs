@@ -466,6 +466,7 @@ fn tell(name: &str, story: &mut Story) -> End {
         "steps" => (steps, End::Killed),
         "lives" => (lives::lives, End::Killed),
         "flows" => (flows::flows, End::Killed),
+        "grouped" => (flows::grouped, End::Killed),
         name => panic!("no story is called {name}"),
     };
     tell(story);
@@ -531,7 +532,7 @@ fn write_the_golden_files() {
         fs::write(to.join("contents.txt"), format!("{found}\n{graces}{order}")).unwrap();
         let more: fn(&Queue) -> String = match name {
             "lives" => lives::describe,
-            "flows" => flows::describe,
+            "flows" | "grouped" => flows::describe,
             _ => continue,
         };
         let (queue, _clock, _home) = opened(name);
