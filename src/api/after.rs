@@ -15,16 +15,17 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     /// A task that is finished has succeeded, also if it is gone by now; an id that was never given
     /// [is refused](NewTask::missing). If one is buried, deleted by force, or removed with its tube
     /// or by its ttl, [`orphaned`](NewTask::orphaned) says what becomes of this one. Several calls
-    /// add up, to at most 100 000 tasks; a task with a key, and one that is put among others or in
-    /// a transaction, comes after at most 256. Those of a batch come after at most 10 000 together,
-    /// and each of them after all that the batch names too, with its own
+    /// add up, to at most 100 000 tasks; one that is put among others comes after at most 256, and
+    /// one in a transaction after at most 10 000. Those of a batch come after at most 10 000
+    /// together, and each of them after all that the batch names too, with its own
     /// [policy](NewTask::orphaned) if it has one. More than 256 are looked at in several steps, and
     /// no other call sees the task before the last one; until then none of them can be
     /// [deleted](crate::Tube::delete) without force. An id that is gone is looked for in every tube
     /// that has tasks, a few at a time.
     ///
     /// A put that meets the task of its [key](NewTask::key) and puts it again replaces what that
-    /// one waits for, also by nothing: with `.after([])` it waits for none. Without a call of
+    /// one waits for, also by nothing: with `.after([])` it waits for none. It replaces at most 256
+    /// by at most 256, and in a transaction 10 000 by 10 000. Without a call of
     /// `after` it goes on waiting for what it has waited for. A put in the place of a finished task
     /// removes that one with its result, also if others come after it.
     ///

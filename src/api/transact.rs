@@ -199,12 +199,12 @@ impl<T: ?Sized, P> NewTask<'_, T, P> {
 
 impl<T: ?Sized> NewTask<'_, T> {
     /// Puts the task inside a transaction: it can be taken after the commit. Never waits for room.
-    /// It may come after at most 256 others, also after those that the transaction puts.
+    /// It may come after at most 10 000 others, also after those that the transaction puts.
     ///
     /// # Errors
     /// As [`put`](NewTask::put); [`TooLarge`](ErrorKind::TooLarge) if it comes [after
     /// others](NewTask::after) that are looked for in too many tubes, so that their number times
-    /// that of the tubes is above 16 384; [`Invalid`](ErrorKind::Invalid) if the transaction is of
+    /// that of the tubes is above 65 536; [`Invalid`](ErrorKind::Invalid) if the transaction is of
     /// another queue.
     pub fn put_in(self, tx: &Transaction<'_>) -> Result<TaskId> {
         one(&self.run_in(tx)?).map(|put| put.id)

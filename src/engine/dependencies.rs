@@ -78,17 +78,25 @@ impl AfterTasks {
     }
 }
 
-/// Where tasks were found outside the engine's lock.
-#[derive(Clone, Debug, Default)]
+/// Where the tasks were found that others come after.
+#[derive(Clone, Debug)]
 pub(crate) struct FoundTasks {
     /// The first id that had not been given before the search.
     pub(crate) next: u64,
     /// The tube of each that was found.
     pub(crate) tubes: BTreeMap<TaskId, u32>,
+    /// After how many one step puts a task. A transaction has one step, and holds the engine's lock
+    /// in any case.
+    pub(crate) most: usize,
 }
 
 impl FoundTasks {
-    pub(crate) const NONE: &'static Self = &Self { next: 0, tubes: BTreeMap::new() };
+    pub(crate) const NONE: &'static Self = &Self::before(0);
+
+    /// None of those with smaller ids than this yet.
+    pub(crate) const fn before(next: u64) -> Self {
+        Self { next, tubes: BTreeMap::new(), most: EDGES_OF_OP }
+    }
 }
 
 /// What an end of the earlier task does to an edge. The only place that decides it.
@@ -150,8 +158,8 @@ impl NewEdges {
     ) -> Result<Self> {
         let mut new = Self { edges: Vec::new(), is_cancelled: false };
         let tasks: BTreeMap<TaskId, On> = after.tasks.iter().copied().collect();
-        if tasks.len() > EDGES_OF_OP {
-            let text = format!("one step puts a task after at most {EDGES_OF_OP} others");
+        if tasks.len() > found.most {
+            let text = format!("one step puts a task after at most {} others", found.most);
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
         for (earlier, on) in tasks {

@@ -10,7 +10,7 @@ use crate::format::key::{self, Direction, Run};
 use crate::format::row::{EdgeCounts, EdgeRow};
 use crate::format::{Scan, View};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{CYCLE_EDGES_MAX, EDGES_OF_OP};
+use crate::words::limits::CYCLE_EDGES_MAX;
 use crate::words::task::TaskId;
 use std::collections::BTreeSet;
 
@@ -37,12 +37,12 @@ impl EdgeExchange {
         }
         let new = NewEdges::of(ctx, (tube, id), after, found)?;
         let held = match old.id == id {
-            true => some_of(ctx, (old.tube, id), EDGES_OF_OP + 1)?,
+            true => some_of(ctx, (old.tube, id), found.most + 1)?,
             false => Vec::new(),
         };
-        if held.len() > EDGES_OF_OP {
-            let text =
-                format!("it comes after more than {EDGES_OF_OP} tasks; one step replaces no more");
+        if held.len() > found.most {
+            let most = found.most;
+            let text = format!("it comes after more than {most} tasks; one step replaces no more");
             return Err(Error::new(ErrorKind::TooLarge).because(text).on_task(id));
         }
         let mut left = CYCLE_EDGES_MAX;

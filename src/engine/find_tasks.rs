@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::dependencies::FoundTasks;
 use crate::engine::query;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{LOOKS_IN_TRANSACTION, SWEEP_TASKS};
+use crate::words::limits::{BATCH_EDGES_MAX, LOOKS_IN_TRANSACTION, SWEEP_TASKS};
 use crate::words::task::TaskId;
 
 /// Finds tasks of which each may be in any tube.
@@ -17,7 +17,7 @@ impl Op for FindTasks<'_> {
     type Done = FoundTasks;
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<FoundTasks> {
-        let mut found = FoundTasks { next: ctx.next_id(), ..FoundTasks::default() };
+        let mut found = FoundTasks { most: BATCH_EDGES_MAX, ..FoundTasks::before(ctx.next_id()) };
         let mut left = Vec::new();
         for id in self.ids.iter().filter(|id| (1..found.next).contains(&id.get())) {
             match query::moved_to(ctx, *id)? {

@@ -3,7 +3,7 @@
 
 use crate::engine::context::OpContext;
 use crate::engine::dependencies::FoundTasks;
-use crate::engine::edges::scope;
+use crate::engine::edges::{begin_unlink, scope};
 use crate::format::View;
 use crate::format::key::{self, Run, Work};
 use crate::format::row::LinkingRow;
@@ -38,6 +38,16 @@ pub(crate) fn read(ctx: &OpContext<'_>, linked: &Linked) -> Result<LinkingRow> {
 }
 
 impl Linked {
+    /// Removes the edges: the task is not put.
+    pub(crate) fn give_up(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        let at = key::work(Work::Linking, scope(self.run), self.id);
+        if ctx.row(&at)?.is_some() {
+            ctx.remove(at);
+            begin_unlink(ctx, (self.run, self.id))?;
+        }
+        Ok(())
+    }
+
     /// Ends the work: the edges are the task's from now on.
     pub(crate) fn end(&self, ctx: &mut OpContext<'_>) -> Result<LinkingRow> {
         let work = read(ctx, self)?;

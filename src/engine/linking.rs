@@ -8,17 +8,18 @@ use crate::engine::dependencies::{AfterTasks, NewEdges};
 use crate::engine::edges::{begin_unlink, scope};
 use crate::engine::linked::{Linked, read};
 use crate::engine::put::PutTasks;
+use crate::format::Scan;
 use crate::format::feature::DEPENDENCIES;
 use crate::format::key::{self, Work};
 use crate::format::row::{LinkingRow, task_of_work};
-use crate::format::{Scan, View};
 use crate::words::dependency::On;
 use crate::words::error::Result;
 use crate::words::limits::{EDGES_OF_OP, EDGES_OF_STEP};
 use crate::words::numbers::Numbers;
 use crate::words::task::TaskId;
 
-/// Writes the first edges of the task of a put, or the next ones. Returns what is written.
+/// Writes the first edges of the task of a put, or the next ones. Returns what is written; `None`
+/// if the put will find the task of its key and leave it as it is.
 pub(crate) struct LinkSome<'a> {
     pub(crate) put: &'a PutTasks<'a>,
     /// The earlier tasks, each once.
@@ -34,7 +35,7 @@ pub(crate) struct Unlink(pub(crate) Linked);
 pub(crate) struct RollBackLinks;
 
 impl Op for LinkSome<'_> {
-    type Done = Linked;
+    type Done = Option<Linked>;
 
     fn tube(&self) -> Option<u32> {
         self.before.is_none().then_some(self.put.tube)
@@ -48,12 +49,14 @@ impl Op for LinkSome<'_> {
         true
     }
 
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Linked> {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Option<Linked>> {
         let tube = &*ctx.tube(self.put.tube)?;
         let given = self.put.tasks.first().and_then(|task| task.extras?.after.as_ref());
         let (first, given) = (self.before.is_none(), given.unwrap_or(AfterTasks::NONE));
         if let (true, Some(task)) = (first, self.put.tasks.first()) {
-            self.put.admits_linked(ctx, tube, task)?;
+            if !self.put.admits_linked(ctx, tube, task)? {
+                return Ok(None);
+            }
         }
         let linked = match self.before {
             Some(before) => before,
@@ -76,7 +79,7 @@ impl Op for LinkSome<'_> {
         work.is_cancelled |= edges.is_cancelled;
         ctx.needs(&DEPENDENCIES);
         ctx.set(at, work.encode())?;
-        Ok(Linked { done: linked.done + after.tasks.len(), ..linked })
+        Ok(Some(Linked { done: linked.done + after.tasks.len(), ..linked }))
     }
 }
 
@@ -84,12 +87,7 @@ impl Op for Unlink {
     type Done = ();
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
-        let at = key::work(Work::Linking, scope(self.0.run), self.0.id);
-        if ctx.row(&at)?.is_some() {
-            ctx.remove(at);
-            begin_unlink(ctx, (self.0.run, self.0.id))?;
-        }
-        Ok(())
+        self.0.give_up(ctx)
     }
 }
 

@@ -178,20 +178,28 @@ impl PutTasks<'_> {
         }
     }
 
-    /// Whether a task whose edges are to be written before it may be put.
+    /// Whether a task whose edges are to be written before it will be put; not if its key leads to
+    /// one that stays as it is.
     #[cold]
     pub(crate) fn admits_linked(
         &self,
         ctx: &OpContext<'_>,
         tube: &TubeEntry,
         task: &NewRow<'_>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         self.check(tube, task)?;
-        if task.key.is_some() {
-            let text = format!("a put with a key comes after at most {EDGES_OF_OP} tasks");
-            return Err(Error::new(ErrorKind::Invalid).because(text));
+        let met = match task.key {
+            Some(key) => self.meet(ctx, tube, (task, key))?,
+            None => Meets::Nothing,
+        };
+        match met {
+            Meets::Nothing => self.has_room(ctx, tube, task).map(|()| true),
+            Meets::Kept(_) => Ok(false),
+            Meets::Again(named) | Meets::Ended(named) => {
+                let text = format!("a put again comes after at most {EDGES_OF_OP} tasks");
+                Err(Error::new(ErrorKind::Invalid).because(text).on_task(named.id))
+            }
         }
-        self.has_room(ctx, tube, task)
     }
 
     /// The generation of the pieces that a task gets with this payload.
@@ -373,10 +381,12 @@ impl PutTasks<'_> {
         (task, key): (&NewRow<'_>, &str),
         (staged, number): (Option<&Staged>, Option<u64>),
     ) -> Result<Option<Put>> {
-        // The pieces that are written are of this task.
-        let written = staged.map(|staged| staged.payload.id);
+        // The pieces and the edges that are written are of this task.
+        let linked = self.earlier.and_then(|earlier| earlier.linked);
+        let of_edges = linked.map(|linked| linked.id);
+        let written = staged.map(|staged| staged.payload.id).or(of_edges);
         let changed = || {
-            let text = "the task of its key has changed while its payload was written";
+            let text = "the task of its key has changed while its payload or edges were written";
             Error::new(ErrorKind::WrongState).because(text)
         };
         let of_new = written.is_none_or(|written| Some(written.get()) == number);
@@ -385,6 +395,7 @@ impl PutTasks<'_> {
             Meets::Nothing => return Err(changed()),
             Meets::Kept(id) => {
                 staged.map_or(Ok(()), |staged| staged.payload.give_up(ctx))?;
+                linked.map_or(Ok(()), |linked| linked.give_up(ctx))?;
                 return Ok(Some(Put { id, outcome: PutOutcome::Existing }));
             }
             Meets::Again(named) => (named, false),

@@ -2,14 +2,15 @@
 //! written at a time, and after the last of them the put makes the task. The edges of a put that
 //! does not finish are removed. It does not write pieces of payloads itself.
 
+use crate::engine::dependencies::FoundTasks;
 use crate::engine::linked::{Earlier, Linked};
 use crate::engine::linking::{LinkSome, Unlink};
 use crate::engine::put::PutTasks;
 use crate::runtime::pipeline::submit;
 use crate::runtime::shared::Shared;
 use crate::words::dependency::On;
-use crate::words::error::Result;
-use crate::words::limits::EDGES_OF_OP;
+use crate::words::error::{ErrorKind, Result};
+use crate::words::limits::{EDGES_OF_OP, KEY_TRIES_MAX};
 use crate::words::task::TaskId;
 
 /// The edges that are written of a put that is not done yet. The drop removes them.
@@ -37,36 +38,64 @@ impl<'a> LinkedPut<'a> {
     pub(crate) fn apply<R>(
         mut self,
         put: &PutTasks<'_>,
-        last: impl FnOnce(&PutTasks<'_>) -> Result<R>,
+        mut last: impl FnMut(&PutTasks<'_>) -> Result<R>,
     ) -> Result<R> {
         let after = put.tasks.first().and_then(|task| task.extras?.after.as_ref());
-        let (Some(after), Some(earlier)) = (after, put.earlier) else { return last(put) };
+        let Some(after) = after else { return last(put) };
         let mut tasks = after.tasks.clone();
         tasks.sort_unstable();
         tasks.dedup();
-        while self.linked.is_none_or(|linked| linked.done < tasks.len()) {
-            self.write_some(put, &tasks)?;
+        let mut tries_left = KEY_TRIES_MAX;
+        loop {
+            tries_left -= 1;
+            match self.attempt(put, &tasks, &mut last) {
+                // Another call has put or ended the task of its key meanwhile.
+                Err(error) if error.kind() == ErrorKind::WrongState && tries_left > 0 => {
+                    self.give_up();
+                }
+                done => return done,
+            }
         }
-        let earlier = Earlier { found: earlier.found.clone(), linked: self.linked };
+    }
+
+    fn attempt<R>(
+        &mut self,
+        put: &PutTasks<'_>,
+        tasks: &[(TaskId, On)],
+        last: &mut impl FnMut(&PutTasks<'_>) -> Result<R>,
+    ) -> Result<R> {
+        while self.linked.is_none_or(|linked| linked.done < tasks.len()) {
+            if !self.write_some(put, tasks)? {
+                return last(put);
+            }
+        }
+        let found = put.earlier.map_or(FoundTasks::NONE, |earlier| &earlier.found).clone();
+        let earlier = Earlier { found, linked: self.linked };
         let done = last(&PutTasks { earlier: Some(&earlier), ..*put })?;
         self.linked = None;
         Ok(done)
     }
 
-    fn write_some(&mut self, put: &PutTasks<'_>, tasks: &[(TaskId, On)]) -> Result<()> {
+    /// Returns whether the put will make a task.
+    fn write_some(&mut self, put: &PutTasks<'_>, tasks: &[(TaskId, On)]) -> Result<bool> {
         let step = LinkSome { put, tasks, before: self.linked };
-        self.linked = Some(self.core.apply(&step)?.0);
+        let Some(linked) = self.core.apply(&step)?.0 else { return Ok(false) };
+        self.linked = Some(linked);
         self.core.state.pass_on();
-        Ok(())
+        Ok(true)
+    }
+
+    fn give_up(&mut self) {
+        if let Some(linked) = self.linked.take() {
+            // If this fails the work row stays, and the next opening removes the edges.
+            let _ = submit(self.core, &Unlink(linked));
+        }
     }
 }
 
 impl Drop for LinkedPut<'_> {
     fn drop(&mut self) {
-        if let Some(linked) = self.linked.take() {
-            // If this fails the work row stays, and the next opening removes the edges.
-            let _ = submit(self.core, &Unlink(linked));
-        }
+        self.give_up();
     }
 }
 

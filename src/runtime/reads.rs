@@ -130,7 +130,7 @@ impl Shared {
     /// Where these tasks are, of which each may be in any tube.
     pub(crate) fn find_all(&self, ids: &[TaskId]) -> Result<FoundTasks> {
         let next = self.look_at(|state, _| Ok(state.next_id()))?;
-        let mut found = FoundTasks { next, ..FoundTasks::default() };
+        let mut found = FoundTasks::before(next);
         for id in ids.iter().filter(|id| (1..next).contains(&id.get())) {
             if let Some(number) = self.tube_with(*id)? {
                 found.tubes.insert(*id, number);

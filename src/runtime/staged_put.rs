@@ -13,15 +13,12 @@ use crate::runtime::pipeline::submit;
 use crate::runtime::reentrancy::ensure_outside;
 use crate::runtime::shared::Shared;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{BATCH_TASKS_MAX, PIECES_OF_STEP};
+use crate::words::limits::{BATCH_TASKS_MAX, KEY_TRIES_MAX, PIECES_OF_STEP};
 use crate::words::sync::Ordering;
 use crate::words::wait::Wait;
 
 /// What each put of an op did.
 pub(crate) type PutsDone = <PutTasks<'static> as Op>::Done;
-
-/// How often the pieces of a put are written, if its key leads to another task each time.
-const TRIES_MAX: u32 = 8;
 
 /// The pieces that are written of a put that is not done yet. The drop removes them.
 pub(crate) struct StagedPut<'a> {
@@ -76,7 +73,7 @@ impl<'a> StagedPut<'a> {
     #[cold]
     fn apply_large(&mut self, put: &PutTasks<'_>) -> Result<(PutsDone, Mark)> {
         // Each time another call has put or ended the task of the key in the meantime.
-        let mut tries_left = TRIES_MAX;
+        let mut tries_left = KEY_TRIES_MAX;
         loop {
             tries_left -= 1;
             match self.try_large(put) {

@@ -110,10 +110,10 @@ pub(crate) const TRIMMED_MAX: usize = 4;
 /// Edges that one op adds to a task; more are written in turns.
 pub(crate) const EDGES_OF_OP: usize = 256;
 /// Looks into a tube for a task, in a transaction: its lock is held meanwhile.
-pub(crate) const LOOKS_IN_TRANSACTION: usize = 1 << 14;
+pub(crate) const LOOKS_IN_TRANSACTION: usize = 1 << 16;
 /// Edges of one task to those that it comes after.
 pub(crate) const EDGES_MAX: usize = 100_000;
-/// Edges of the tasks of a batch together.
+/// Edges of the tasks of a batch together, and of a task that is put in a transaction.
 pub(crate) const BATCH_EDGES_MAX: usize = 10_000;
 /// Edges that one op looks at, to see whether a task would wait for itself.
 pub(crate) const CYCLE_EDGES_MAX: usize = 1000;
@@ -130,6 +130,8 @@ pub(crate) const TREE_TASKS_MAX: usize = 65_536;
 pub(crate) const LINKS_SHOWN: usize = 100;
 /// Tubes in which one step of the end of a session looks for leases.
 pub(crate) const SWEEP_TUBES: usize = 512;
+/// How often the pieces or edges of a put are written, if its key leads to another task each time.
+pub(crate) const KEY_TRIES_MAX: u32 = 8;
 /// Pieces of a payload that one step writes: 512 KiB beside the payload that the caller holds.
 pub(crate) const PIECES_OF_STEP: usize = 8;
 /// Findings that one op of a repair mends, and counts that one commit corrects.

@@ -468,7 +468,7 @@ fn a_task_may_come_after_very_many() {
     is_sound(&queue);
     assert_eq!(tube.peek(rest[0]).unwrap().dependents.count, 1);
     let keyed = tube.task(b"c").key("k").after(parents.clone()).put();
-    assert_eq!(kind(keyed), ErrorKind::Invalid);
+    assert_eq!(kind(keyed), ErrorKind::Full);
     tube.ack_many(tube.take_many(2999).unwrap()).unwrap();
     assert_eq!(tube.take_many(9).unwrap().len(), 2);
     queue.tick().unwrap();

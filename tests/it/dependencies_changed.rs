@@ -3,8 +3,8 @@
 use crate::{kind, secs, still};
 use std::error::Error;
 use tubewell::{
-    Advance, Conflict, ErrorKind, ManualClock, Orphaned, Queue, Retention, State, TaskId, Tube,
-    TubeKind, TubeOptions,
+    Advance, Conflict, ErrorKind, ManualClock, Orphaned, PutOutcome, Queue, Retention, State,
+    TaskId, Tube, TubeKind, TubeOptions,
 };
 
 fn queue() -> (Queue, Tube, ManualClock) {
@@ -428,19 +428,73 @@ fn a_transaction_puts_tasks_after_others() {
     is_sound(&queue);
 }
 
+/// In one step, also of a task that is put again there.
+#[test]
+fn a_transaction_puts_tasks_after_thousands() {
+    let (queue, tube, _) = queue();
+    let parents = tube.put_many(vec![&b"p"[..]; 10_000]).unwrap();
+    let next = queue.tube("next").unwrap();
+    let child = next.task(b"c").key("k").after(parents[..300].iter().copied()).put().unwrap();
+    let again = |tasks: &[TaskId]| {
+        let again = next.task(b"c").key("k").on_conflict(Conflict::Replace);
+        again.after(tasks.iter().copied())
+    };
+    assert_eq!(kind(again(&parents[..300]).put()), ErrorKind::Invalid);
+    assert_eq!(kind(again(&[]).put()), ErrorKind::TooLarge);
+    let done = queue.transact(|tx| {
+        assert_eq!(again(&parents).put_in(tx).unwrap(), child);
+        next.task(b"d").after(parents.iter().copied()).put_in(tx)
+    });
+    let other = done.unwrap();
+    let refused = queue.transact(|tx| {
+        let more = parents.iter().copied().chain([child]);
+        let refused = next.task(b"e").after(more).put_in(tx).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        Err::<(), _>("no")
+    });
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Rejected);
+    let counts = [child, other].map(|id| next.peek(id).unwrap().dependencies.count);
+    assert_eq!(counts, [10_000; 2]);
+    parents.iter().for_each(|id| assert!(tube.complete_by_id(*id).unwrap()));
+    assert_eq!([next.take().unwrap().id(), next.take().unwrap().id()], [child, other]);
+    is_sound(&queue);
+}
+
+/// A new task with a key is put in turns, as one without; one that its key finds is left as it is.
+#[test]
+fn a_put_with_a_key_after_many() {
+    let (queue, tube, _) = queue();
+    let parents = tube.put_many(vec![&b"p"[..]; 600]).unwrap();
+    let put = || tube.task(b"c").key("k").after(parents.iter().copied());
+    let child = put().put().unwrap();
+    assert_eq!(tube.peek(child).unwrap().dependencies.count, 600);
+    let outcome = put().put_outcome().unwrap();
+    assert_eq!((outcome.id, outcome.outcome), (child, PutOutcome::Existing));
+    let rejected = put().on_conflict(Conflict::Reject).put();
+    assert_eq!(kind(rejected), ErrorKind::KeyExists);
+    assert_eq!(kind(put().on_conflict(Conflict::Replace).put()), ErrorKind::Invalid);
+    assert_eq!(kind(put().on_conflict(Conflict::Debounce).put()), ErrorKind::Invalid);
+    let missing = tube.task(b"c").key("other").on_conflict(Conflict::Replace).must_exist();
+    assert_eq!(kind(missing.after(parents.iter().copied()).put()), ErrorKind::TaskNotFound);
+    is_sound(&queue);
+    parents.iter().for_each(|id| assert!(tube.complete_by_id(*id).unwrap()));
+    assert_eq!(tube.take().unwrap().id(), child);
+    is_sound(&queue);
+}
+
 /// The lock of a transaction is held while it looks for the tasks.
 #[test]
 fn a_transaction_looks_for_tasks_in_so_many_tubes() {
     let (queue, tube, _) = queue();
-    let gone = tube.put_many(vec![&b"p"[..]; 200]).unwrap();
-    assert_eq!(tube.delete_many(&gone).unwrap(), 200);
+    let gone = tube.put_many(vec![&b"p"[..]; 700]).unwrap();
+    assert_eq!(tube.delete_many(&gone).unwrap(), 700);
     for number in 0..100 {
         queue.tube(&format!("t{number}")).unwrap().put(b"x").unwrap();
     }
     let put = |ids: &[TaskId]| {
         queue.transact(|tx| tube.task(b"c").after(ids.iter().copied()).put_in(tx).map(drop))
     };
-    put(&gone[..100]).unwrap();
+    put(&gone[..600]).unwrap();
     let refused = put(&gone).unwrap_err().into_source().unwrap();
     let refused = refused.downcast_ref::<tubewell::Error>().unwrap();
     assert_eq!(refused.kind(), ErrorKind::TooLarge);

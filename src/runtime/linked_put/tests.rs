@@ -8,7 +8,7 @@ use crate::engine::put::PutTasks;
 use crate::format::{Range, Tag, View};
 use crate::runtime::staged_put::StagedPut;
 use crate::words::dependency::On;
-use crate::{ErrorKind, Queue, TubeOptions};
+use crate::{Conflict, ErrorKind, PutOutcome, Queue, TubeOptions};
 
 /// A put that may wait for room holds no edges while it waits.
 #[test]
@@ -50,5 +50,48 @@ fn a_put_of_many_edges_that_finds_no_room_lets_the_earlier_tasks_go() {
     let (done, _) = staged.apply(&put).unwrap();
     assert_eq!(tube.peek(done[0].id).unwrap().dependencies.count, 299);
     drop(staged);
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+/// Another call puts or ends the task of the key between two steps.
+#[test]
+fn a_put_of_many_edges_whose_key_is_given_meanwhile() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let parents = tube.put_many(vec![&b"p"[..]; 300]).unwrap();
+    let core = &tube.hold.core;
+    let tasks: Vec<_> = parents.iter().map(|id| (*id, On::Success)).collect();
+    let mut extras = Extras::default();
+    let after = AfterTasks { is_given: true, tasks: tasks.clone(), ..AfterTasks::NONE.clone() };
+    extras.after = Some(after);
+    let count = |tag| core.state.lock().store.count(Range::of(tag));
+    let kinds = [
+        (Conflict::Keep, Ok(PutOutcome::Existing)),
+        (Conflict::Reject, Err(ErrorKind::KeyExists)),
+        (Conflict::Replace, Err(ErrorKind::Invalid)),
+    ];
+    for (conflict, expected) in kinds {
+        let row = NewRow { payload: b"c", key: Some("k"), conflict, ..NewRow::PLAIN };
+        let put = PutTasks {
+            tube: tube.number,
+            tasks: &[NewRow { extras: Some(&extras), ..row }],
+            is_batch: false,
+            staged: &[],
+            payload_bytes_max: usize::MAX,
+            durable_bytes_max: u64::MAX,
+            others_wait: false,
+            earlier: Some(&Earlier { found: core.find_all(&parents).unwrap(), linked: None }),
+        };
+        let mut links = LinkedPut::new(core);
+        while links.linked.is_none_or(|linked| linked.done < tasks.len()) {
+            assert!(links.write_some(&put, &tasks).unwrap());
+        }
+        assert_eq!(count(Tag::Dependency), 300);
+        let other = tube.task(b"other").key("k").put().unwrap();
+        let done = links.apply(&put, |put| core.apply(put));
+        let done = done.map(|(done, _)| done[0].outcome).map_err(|error| error.kind());
+        assert_eq!((done, count(Tag::Dependency), count(Tag::Work)), (expected, 0, 0));
+        tube.delete(other).unwrap();
+    }
     assert_eq!(queue.check().unwrap(), [""; 0]);
 }

@@ -236,7 +236,7 @@ fn a_kill_amid_a_long_put_leaves_nothing_of_it() {
     };
     let mut before = None;
     for done in [256, 512, 600] {
-        before = Some(alone(core, &LinkSome { put: &put, tasks: &tasks, before }));
+        before = alone(core, &LinkSome { put: &put, tasks: &tasks, before });
         assert_eq!(before.map(|linked| linked.done), Some(done));
         let new = before.unwrap().id;
         assert_eq!(tube.stats().unwrap().blocked, 0, "no call sees it");
