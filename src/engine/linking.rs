@@ -53,10 +53,10 @@ impl Op for LinkSome<'_> {
         let tube = &*ctx.tube(self.put.tube)?;
         let given = self.put.tasks.first().and_then(|task| task.extras?.after.as_ref());
         let (first, given) = (self.before.is_none(), given.unwrap_or(AfterTasks::NONE));
-        if let (true, Some(task)) = (first, self.put.tasks.first()) {
-            if !self.put.admits_linked(ctx, tube, task)? {
-                return Ok(None);
-            }
+        if let (true, Some(task)) = (first, self.put.tasks.first())
+            && !self.put.admits_linked(ctx, tube, task)?
+        {
+            return Ok(None);
         }
         let linked = match self.before {
             Some(before) => before,
