@@ -88,6 +88,25 @@ impl Op for FollowEnds<'_> {
     }
 }
 
+/// Works off in the step itself what it has begun for the ends of tasks, as far as one step may:
+/// most tasks have few after them. What is left is its caller's.
+///
+/// # Errors
+/// What [`FollowEnds`] ends with. Then a part of it may be decided.
+pub(crate) fn follow_at_once(ctx: &mut OpContext<'_>) -> Result<()> {
+    let Some(begun) = ctx.effects().edges.take() else { return Ok(()) };
+    let mut left = EdgeWork::default();
+    for kind in [Work::Unlink, Work::Cascade] {
+        let is_of = |at: &&Key| at.starts_with(&key::work_of(kind));
+        let rows: Vec<Key> = begun.rows.iter().filter(is_of).map(|at| key::copy(at)).collect();
+        let step = FollowEnds { kind, of: Some(&rows) }.decide(ctx)?;
+        left.rows.extend(rows.into_iter().skip(step.passed));
+        left.rows.extend(step.began.into_iter().flat_map(|began| began.rows));
+    }
+    ctx.effects().edges = (!left.rows.is_empty()).then(|| Box::new(left));
+    Ok(())
+}
+
 /// Decides the part of a step that concerns one edge; `None` if rows of a task are damaged, and
 /// their repair did not help. Then nothing of the part is written, and the step goes on without it.
 fn part<T>(
@@ -107,11 +126,13 @@ fn part<T>(
 /// A task that was found.
 type EdgeTask<'a> = (TubeRef<'a>, StoredTask, TaskState);
 
-/// The task of this id by the row that leads to it, or in this tube. A damaged one is repaired
-/// first; `Err(())` if that did not help.
+/// The task of this id by the row that leads to it, or in this tube. One that may wait for others
+/// is looked for among those that do first. A damaged one is repaired first; `Err(())` if that did
+/// not help.
 fn find<'a>(
     ctx: &OpContext<'a>,
     (number, id): (u32, TaskId),
+    waits: bool,
 ) -> Result<Option<Result<EdgeTask<'a>, ()>>> {
     let number = edges::tube_of(ctx, number, id)?;
     let tube = match ctx.tube(number) {
@@ -121,7 +142,9 @@ fn find<'a>(
             None => return Ok(Some(Err(()))),
         },
     };
-    let found = match lookup::find(ctx, &tube, id) {
+    let blocked = if waits { lookup::find_blocked(ctx, &tube, id) } else { Ok(None) };
+    let found = blocked.transpose().unwrap_or_else(|| lookup::find(ctx, &tube, id));
+    let found = match found {
         Err(error) if error.is_not_found() => return Ok(None),
         found => found.and_then(|(stored, state)| {
             stored.task(&tube)?;
@@ -142,7 +165,7 @@ fn cascade(
     left: &mut usize,
 ) -> Result<bool> {
     let work = row.as_deref().and_then(CascadeRow::decode);
-    let there = match find(ctx, (work.map_or(0, |work| work.tube), id))? {
+    let there = match find(ctx, (work.map_or(0, |work| work.tube), id), false)? {
         Some(Ok((tube, _, state))) => Some((tube.number, state.state())),
         Some(Err(())) | None => None,
     };
@@ -218,7 +241,7 @@ fn meet(
     (later, edge): (TaskId, &EdgeRow),
     is_kept: bool,
 ) -> Result<Told> {
-    let found = match find(ctx, (edge.tube, later))? {
+    let found = match find(ctx, (edge.tube, later), true)? {
         // It cannot be read: the edge stays for its repair.
         Some(Err(())) => return Ok(Told::Later),
         Some(Ok(found)) => Some(found),
@@ -308,7 +331,7 @@ fn cancel(
     (run, id): (Run, TaskId),
     (later, edge): (TaskId, &EdgeRow),
 ) -> Result<Told> {
-    match find(ctx, (edge.tube, later))? {
+    match find(ctx, (edge.tube, later), true)? {
         Some(Err(())) => return Ok(Told::Later),
         Some(Ok((tube, stored, from))) => {
             // One that is done has gone on without it.

@@ -233,20 +233,22 @@ impl<'a> OpContext<'a> {
         &mut self,
         decide: impl FnOnce(&mut OpContext<'_>) -> Result<R>,
     ) -> Result<R> {
-        let (next, mut later) = (self.numbers.next, Decision::default());
-        later.effects.borders.clone_from(&self.draft.effects.borders);
+        let (next, mut part) = (self.numbers.next, self.draft.begin_part());
         let decided = decide(&mut OpContext {
             view: &Over { view: self.view, draft: self.draft },
             known: self.known,
             numbers: self.numbers,
-            draft: &mut later,
+            draft: &mut part,
             wants: self.wants,
             repaired: self.repaired,
             now: self.now,
         });
         match &decided {
-            Ok(_) => self.draft.merge(later),
-            Err(_) => self.numbers.next = next,
+            Ok(_) => self.draft.add_part(part),
+            Err(_) => {
+                self.draft.drop_part(part);
+                self.numbers.next = next;
+            }
         }
         decided
     }

@@ -25,6 +25,8 @@ pub(crate) struct Decision {
     pub(crate) tag_changes: Option<Box<TagChanges>>,
     /// The features that the rows need, if they need any.
     pub(crate) needs: Option<Needs>,
+    /// The memory of the last part that was decided over this decision: it has a map for each tag.
+    part: Option<Box<Self>>,
 }
 
 impl Decision {
@@ -43,12 +45,28 @@ impl Decision {
         self.rows.has_durable || self.rows.is_empty()
     }
 
-    /// Adds a later decision, made over this one.
-    pub(crate) fn merge(&mut self, mut later: Self) {
-        later.rows.layer.drain_into(|row| self.rows.write(row));
-        self.rows.days.append(&mut later.rows.days);
-        self.effects.merge(later.effects);
-        self.needs = self.needs.into_iter().chain(later.needs).reduce(Needs::with);
+    /// Begins a part, which is decided over this decision. It is empty.
+    pub(crate) fn begin_part(&mut self) -> Box<Self> {
+        let mut part = self.part.take().unwrap_or_default();
+        part.effects.borders.clone_from(&self.effects.borders);
+        part
+    }
+
+    /// Adds a part.
+    pub(crate) fn add_part(&mut self, mut part: Box<Self>) {
+        part.rows.layer.drain_into(|row| self.rows.write(row));
+        self.rows.days.append(&mut part.rows.days);
+        self.effects.append(&mut part.effects);
+        self.needs = self.needs.into_iter().chain(part.needs).reduce(Needs::with);
+        self.drop_part(part);
+    }
+
+    /// Ends a part that is not added.
+    pub(crate) fn drop_part(&mut self, mut part: Box<Self>) {
+        part.clear();
+        part.effects.clear_rest();
+        (part.adds_temporary, part.tag_changes) = (false, None);
+        self.part = Some(part);
     }
 }
 

@@ -2,7 +2,7 @@
 //! and the edges to them.
 
 use crate::engine::context::{OpContext, sound};
-use crate::engine::stored::TaskState;
+use crate::engine::stored::{StoredTask, TaskState};
 use crate::engine::tube_cache::{TubeEntry, TubeRef};
 use crate::engine::{edges, lookup, query, transition};
 use crate::format::feature::DEPENDENCIES;
@@ -128,30 +128,33 @@ pub(crate) fn fate(edge: &EdgeRow, ended: TaskEnds) -> Fate {
     }
 }
 
+/// A task that was found in its tube.
+type FoundTask<'a> = (TubeRef<'a>, StoredTask, TaskState);
+
 /// An edge that is to be written.
-struct NewEdge {
+struct NewEdge<'a> {
     id: TaskId,
     row: EdgeRow,
     is_met: bool,
-    /// Whether the earlier task is there.
-    is_there: bool,
+    /// The earlier task, if it is there.
+    there: Option<FoundTask<'a>>,
 }
 
 /// The edges of a new task, which are written with it.
-pub(crate) struct NewEdges {
-    edges: Vec<NewEdge>,
+pub(crate) struct NewEdges<'a> {
+    edges: Vec<NewEdge<'a>>,
     /// Whether by one of them it is removed at once.
     pub(crate) is_cancelled: bool,
 }
 
-impl NewEdges {
+impl<'a> NewEdges<'a> {
     /// Looks at the tasks that a task of the tube comes after, as they are now.
     ///
     /// # Errors
     /// `TaskNotFound` for an id that was never given; `Cycle` for the task itself; `Unsupported`
     /// between a temporary and a durable tube; `Damaged`.
     pub(crate) fn of(
-        ctx: &OpContext<'_>,
+        ctx: &OpContext<'a>,
         (tube, id): (&TubeEntry, TaskId),
         after: &AfterTasks,
         found: &FoundTasks,
@@ -178,7 +181,7 @@ impl NewEdges {
             }
             let there = locate(ctx, earlier, found)?;
             let ended = match &there {
-                Some((other, standing)) => {
+                Some((other, _, standing)) => {
                     if other.run().is_temporary() != tube.run().is_temporary() {
                         let text = format!(
                             "after task {earlier}: one of both is in a temporary tube, and the \
@@ -197,19 +200,19 @@ impl NewEdges {
                 // What is gone counts as done.
                 None => TaskEnds { done: true, ..TaskEnds::default() },
             };
-            let number = there.as_ref().map_or(0, |(tube, _)| tube.number);
+            let number = there.as_ref().map_or(0, |(tube, ..)| tube.number);
             let orphaned = after.orphaned.unwrap_or_default();
             let row = EdgeRow { on, orphaned, tube: number };
             let fate = match ended == TaskEnds::default() {
                 true => Fate::Stays,
                 false => fate(&row, ended),
             };
-            let (is_met, is_there) = (fate == Fate::Met, there.is_some());
+            let is_met = fate == Fate::Met;
             match fate {
                 Fate::Cancelled => new.is_cancelled = true,
-                Fate::Met if !is_there => {}
+                Fate::Met if there.is_none() => {}
                 Fate::Met | Fate::Stays => {
-                    new.edges.push(NewEdge { id: earlier, row, is_met, is_there });
+                    new.edges.push(NewEdge { id: earlier, row, is_met, there });
                 }
             }
         }
@@ -232,34 +235,51 @@ impl NewEdges {
         self.edges.iter().map(|edge| (edge.id, edge.is_met)).collect()
     }
 
-    /// Writes them, and that there are more edges to the earlier tasks.
+    /// Writes them, and that there are more edges to the earlier tasks. Nothing was written since
+    /// these were found.
     pub(crate) fn write(&self, ctx: &mut OpContext<'_>, of: (&TubeEntry, TaskId)) -> Result<()> {
-        self.write_over(ctx, of, &BTreeSet::new())
+        if !self.edges.is_empty() {
+            ctx.needs(&DEPENDENCIES);
+        }
+        for edge in &self.edges {
+            edge.write(ctx, of)?;
+            if let Some(there) = &edge.there {
+                count_found(ctx, there, if edge.is_met { (0, 1) } else { (1, 0) })?;
+            }
+        }
+        Ok(())
     }
 
-    /// The same, if those are there already, perhaps with other terms.
+    /// The same, after other writes, if those are there already, perhaps with other terms.
     pub(crate) fn write_over(
         &self,
         ctx: &mut OpContext<'_>,
-        (tube, id): (&TubeEntry, TaskId),
+        of: (&TubeEntry, TaskId),
         before: &BTreeSet<(TaskId, bool)>,
     ) -> Result<()> {
         if !self.edges.is_empty() {
             ctx.needs(&DEPENDENCIES);
         }
-        let run = tube.run();
         for edge in &self.edges {
-            let back = EdgeRow { tube: tube.number, ..edge.row };
-            let dependency = key::edge(Direction::Dependency, run, (id, edge.id), edge.is_met);
-            let dependent = key::edge(Direction::Dependent, run, (edge.id, id), edge.is_met);
-            ctx.set(dependency, edge.row.encode())?;
-            ctx.set(dependent, back.encode())?;
-            if edge.is_there && !before.contains(&(edge.id, edge.is_met)) {
+            edge.write(ctx, of)?;
+            if edge.there.is_some() && !before.contains(&(edge.id, edge.is_met)) {
                 let more = if edge.is_met { (0, 1) } else { (1, 0) };
                 count(ctx, (edge.row.tube, edge.id), more)?;
             }
         }
         Ok(())
+    }
+}
+
+impl NewEdge<'_> {
+    /// Writes both of its rows.
+    fn write(&self, ctx: &mut OpContext<'_>, (tube, id): (&TubeEntry, TaskId)) -> Result<()> {
+        let run = tube.run();
+        let back = EdgeRow { tube: tube.number, ..self.row };
+        let dependency = key::edge(Direction::Dependency, run, (id, self.id), self.is_met);
+        let dependent = key::edge(Direction::Dependent, run, (self.id, id), self.is_met);
+        ctx.set(dependency, self.row.encode())?;
+        ctx.set(dependent, back.encode())
     }
 }
 
@@ -284,7 +304,7 @@ fn locate<'a>(
     ctx: &OpContext<'a>,
     id: TaskId,
     found: &FoundTasks,
-) -> Result<Option<(TubeRef<'a>, TaskState)>> {
+) -> Result<Option<FoundTask<'a>>> {
     let known = found.tubes.get(&id).copied();
     for number in [known, query::moved_to(ctx, id)?].into_iter().flatten() {
         let tube = match ctx.tube(number) {
@@ -295,8 +315,8 @@ fn locate<'a>(
         match read {
             Err(error) if error.is_not_found() => {}
             read => {
-                let (_, standing) = read?;
-                return Ok(Some((tube, standing)));
+                let (stored, standing) = read?;
+                return Ok(Some((tube, stored, standing)));
             }
         }
     }
@@ -308,20 +328,28 @@ fn locate<'a>(
 pub(crate) fn count(
     ctx: &mut OpContext<'_>,
     (number, id): (u32, TaskId),
-    (open, met): (i64, i64),
+    more: (i64, i64),
 ) -> Result<()> {
     let tube = match ctx.tube(number) {
         Err(error) if error.is_not_found() => return Ok(()),
         tube => tube?,
     };
-    let (stored, from) = match lookup::find(ctx, &tube, id) {
-        Err(error) if error.is_not_found() => return Ok(()),
+    match lookup::find(ctx, &tube, id) {
+        Err(error) if error.is_not_found() => Ok(()),
         found => match sound(found)? {
-            Some(found) => found,
-            None => return Ok(()),
+            Some((stored, from)) => count_found(ctx, &(tube, stored, from), more),
+            None => Ok(()),
         },
-    };
-    let Some(task) = sound(stored.task(&tube))? else { return Ok(()) };
+    }
+}
+
+/// The same of one that was found.
+fn count_found(
+    ctx: &mut OpContext<'_>,
+    (tube, stored, from): &FoundTask<'_>,
+    (open, met): (i64, i64),
+) -> Result<()> {
+    let Some(task) = sound(stored.task(tube))? else { return Ok(()) };
     let mut to = match from.clone() {
         // It gets a row.
         TaskState::Fresh(head) => TaskState::Ready(head),
@@ -332,10 +360,10 @@ pub(crate) fn count(
         |count: u32, by: i64| u32::try_from((i64::from(count) + by).max(0)).unwrap_or(u32::MAX);
     let after = EdgeCounts { open: changed(before.open, open), met: changed(before.met, met) };
     edges::say(to.head_mut(), Direction::Dependent, after)?;
-    transition::restate(ctx, &task, &from, &to)?;
+    transition::restate(ctx, &task, from, &to)?;
     if from.is_held() && !to.is_held() {
         // Its tube keeps it by its own terms again.
-        transition::trim(ctx, &tube, Tag::Done, None)?;
+        transition::trim(ctx, tube, Tag::Done, None)?;
     }
     Ok(())
 }

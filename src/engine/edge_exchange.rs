@@ -15,19 +15,19 @@ use crate::words::task::TaskId;
 use std::collections::BTreeSet;
 
 /// The edges of a task that is put again.
-pub(crate) struct EdgeExchange {
+pub(crate) struct EdgeExchange<'a> {
     old: Vec<(TaskId, EdgeRow, bool)>,
-    pub(crate) new: NewEdges,
+    pub(crate) new: NewEdges<'a>,
 }
 
-impl EdgeExchange {
+impl<'a> EdgeExchange<'a> {
     /// Looks at the edges before and after. `id` is the task after the put.
     ///
     /// # Errors
     /// `Cycle`, `TooDeep`; `TooLarge` if it has more edges than one step removes; as
     /// [`NewEdges::of`].
     pub(crate) fn of(
-        ctx: &OpContext<'_>,
+        ctx: &OpContext<'a>,
         old: &TaskRef<'_>,
         (tube, id): (&TubeEntry, TaskId),
         (after, found): (&AfterTasks, &FoundTasks),

@@ -362,31 +362,37 @@ impl Effects {
         }
     }
 
-    /// Adds the effects of a later decision.
-    pub(crate) fn merge(&mut self, later: Self) {
+    /// Removes what [`clear`](Self::clear) leaves to those who take it out.
+    pub(crate) fn clear_rest(&mut self) {
+        self.retired = Vec::new();
+        (self.looked, self.slots, self.retires_none) = (None, None, false);
+    }
+
+    /// Adds the effects of a later decision, and empties it.
+    pub(crate) fn append(&mut self, later: &mut Self) {
         let before = self.changes.len();
-        if let Some(notes) = later.notes {
+        if let Some(notes) = later.notes.take() {
             self.notes.get_or_insert_default().merge(before, *notes);
         }
-        self.changes.extend(later.changes);
-        for (tube, tasks) in later.wakes {
+        self.changes.append(&mut later.changes);
+        for (tube, tasks) in later.wakes.drain(..) {
             self.wake(tube, tasks);
         }
-        for (tube, next) in later.deadlines {
+        for (tube, next) in later.deadlines.drain(..) {
             self.deadline(tube, next);
         }
-        for (tube, border) in later.borders {
+        for (tube, border) in later.borders.drain(..) {
             self.set_border(tube, border);
         }
-        self.days.extend(later.days);
-        self.tubes.extend(later.tubes);
+        self.days.append(&mut later.days);
+        self.tubes.append(&mut later.tubes);
         self.work |= later.work;
         self.timer_work |= later.timer_work;
-        EdgeWork::append(&mut self.edges, later.edges);
+        EdgeWork::append(&mut self.edges, later.edges.take());
         self.durable_bytes = self.durable_bytes.saturating_add(later.durable_bytes);
-        self.retired.extend(later.retired);
-        self.looked = later.looked.or(self.looked.take());
-        if let Some(later) = later.slots {
+        self.retired.append(&mut later.retired);
+        self.looked = later.looked.take().or(self.looked.take());
+        if let Some(later) = later.slots.take() {
             let slots = self.slot_steps();
             slots.left.extend(later.left);
             slots.closed.extend(later.closed);

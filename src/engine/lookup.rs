@@ -5,7 +5,7 @@ use crate::engine::context::{OpContext, decoded, sound};
 use crate::engine::position;
 use crate::engine::stored::{self, StoredTask, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Home, Key, Rank};
+use crate::format::key::{self, Home, Key, Rank, Run};
 use crate::format::row::{PositionRow, TaskRow};
 use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
@@ -23,6 +23,16 @@ pub(crate) fn find(
     let missing = || Error::new(ErrorKind::TaskNotFound).on_task(id);
     let (_, stored, standing) = seek(view, tube, id)?.ok_or_else(missing)?;
     Ok((stored, standing))
+}
+
+/// The same of a task that waits for others, if it does.
+pub(crate) fn find_blocked(
+    view: &dyn View,
+    tube: &TubeEntry,
+    id: TaskId,
+) -> Result<Option<(StoredTask, TaskState)>> {
+    let found = look(view, tube, key::blocked(tube.run(), id))?;
+    Ok(found.map(|(_, stored, standing)| (stored, standing)))
 }
 
 /// A task as it was found, with the key of the row of its state.
@@ -126,10 +136,16 @@ pub(crate) fn own_group(
 
 fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTask>> {
     let run = tube.run();
-    let keys =
-        [key::taken(run, id), key::delayed(run, id), key::done(run, id), key::blocked(run, id)];
-    for key in keys {
-        if let Some(found) = look(view, tube, key)? {
+    let by_id: [(Tag, fn(Run, TaskId) -> Key); 4] = [
+        (Tag::Taken, key::taken),
+        (Tag::Delayed, key::delayed),
+        (Tag::Done, key::done),
+        (Tag::Blocked, key::blocked),
+    ];
+    for (tag, key) in by_id {
+        if view.count(tube.range(tag)) > 0
+            && let Some(found) = look(view, tube, key(run, id))?
+        {
             return Ok(Some(found));
         }
     }

@@ -62,7 +62,7 @@ fn mend(ctx: &mut OpContext<'_>, finding: &Planned, steps: &mut Vec<String>) -> 
     for _ in 0..REPAIRS_OF_FIX {
         let met = match attempt(ctx, &repaired, |ctx| apply(ctx, finding)) {
             Ok(Some((done, decision))) => {
-                ctx.draft.merge(decision);
+                ctx.draft.add_part(decision);
                 steps.push(format!("{}: {done}", finding.line));
                 return Ok(());
             }
@@ -78,7 +78,7 @@ fn mend(ctx: &mut OpContext<'_>, finding: &Planned, steps: &mut Vec<String>) -> 
         let repair = Repair::Row(row.clone());
         let done = attempt(ctx, &repaired, |ctx| repair.decide(ctx).map(Some));
         if let Some(((), decision)) = unless_damaged(done)?.flatten() {
-            ctx.draft.merge(decision);
+            ctx.draft.add_part(decision);
             let tag = row.key.first().copied().and_then(Tag::of);
             let tag = tag.map_or_else(String::new, |tag| format!("{tag:?}: "));
             steps.push(format!("{tag}a damaged row: {:02x?}: it was repaired", row.key));
@@ -101,7 +101,7 @@ fn attempt<T>(
     ctx: &mut OpContext<'_>,
     repaired: &Repaired,
     decide: impl FnOnce(&mut OpContext<'_>) -> Result<Option<T>>,
-) -> Result<Option<(T, Decision)>> {
+) -> Result<Option<(T, Box<Decision>)>> {
     let mut draft = Decision::default();
     draft.effects.borders.clone_from(&ctx.draft.effects.borders);
     draft.effects.retires_none = true;
@@ -110,7 +110,7 @@ fn attempt<T>(
     let numbers = &mut *ctx.numbers;
     let mut inner = OpContext { view, known, numbers, draft: &mut draft, wants, repaired, now };
     let Some(done) = decide(&mut inner)? else { return Ok(None) };
-    let (mut writes, mut checked) = (Vec::new(), Decision::default());
+    let (mut writes, mut checked) = (Vec::new(), Box::<Decision>::default());
     draft.rows.layer.drain_into(|write| writes.push(write));
     std::mem::swap(&mut checked.effects, &mut draft.effects);
     std::mem::swap(&mut checked.rows.days, &mut draft.rows.days);

@@ -218,12 +218,12 @@ impl Move<'_> {
     }
 
     /// Other edges, if a put or the next step gives some.
-    fn exchange(
+    fn exchange<'c>(
         &self,
-        ctx: &OpContext<'_>,
+        ctx: &OpContext<'c>,
         old: &TaskRef<'_>,
         of: (&TubeEntry, TaskId),
-    ) -> Result<Option<EdgeExchange>> {
+    ) -> Result<Option<EdgeExchange<'c>>> {
         let given = match self.which {
             Which::Again(_, _, NewRow { extras: Some(extras), .. }, found) => {
                 let after = extras.after.as_ref().filter(|after| after.is_given);

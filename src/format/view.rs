@@ -1,8 +1,8 @@
 //! The two interfaces between the engine and the store: what the engine reads, and what it decides.
 
-use crate::format::key::{Key, Range, after, end_of};
+use crate::format::key::{Key, Range, after, copy, end_of};
 use crate::format::pack::Value;
-use crate::words::error::Result;
+use crate::words::error::{ErrorKind, Result};
 
 /// What happens to one row. The variant states whether the view had the row, so that the layer need
 /// not look for it below.
@@ -68,7 +68,11 @@ pub(crate) trait View {
 
     /// The row of a key, also if its value is damaged.
     fn row(&self, key: &[u8]) -> Result<Option<Met>> {
-        self.first(key, &after(key))
+        match self.get(key) {
+            // A scan finds out whether it is the value.
+            Err(error) if error.kind() == ErrorKind::Damaged => self.first(key, &after(key)),
+            value => Ok(value?.map(|value| (copy(key), Some(value)))),
+        }
     }
 
     /// The number of live rows in a range. Stored, never counted by a scan.

@@ -7,6 +7,7 @@ mod tubes;
 
 use after_work::AfterWork;
 
+use crate::engine::cascade::follow_at_once;
 use crate::engine::context::{OpContext, Repaired, Reserve, sound};
 use crate::engine::decision::{Decision, Over};
 use crate::engine::due::{self, WorkOff};
@@ -325,12 +326,11 @@ impl EngineState {
             return Err(Undone::TryAfter(After::Numbers(self.reserve(op.numbers())?)));
         }
         let next = self.numbers.next;
-        let written = self.decide_and_append(op, attempt);
+        let written = self.decide_and_append(op, attempt, next);
         if let Err(undone) = written {
             // No caller has seen what it drew.
             self.numbers.next = next;
-            self.draft.effects.retired = Vec::new();
-            (self.draft.effects.looked, self.draft.effects.slots) = (None, None);
+            self.forget_rest();
             return Err(self.repair(undone, attempt));
         }
         written
@@ -354,15 +354,26 @@ impl EngineState {
         }
     }
 
-    /// Lets the engine decide, writes what it decided and updates the derived state.
+    /// Lets the engine decide, writes what it decided and updates the derived state. The op draws
+    /// the numbers from these on.
     #[inline]
     fn decide_and_append<O: Op>(
         &mut self,
         op: &O,
         attempt: &Attempt<'_>,
+        next: Numbers,
     ) -> Result<(O::Done, Mark), Undone> {
-        let done = self.decide(op, attempt)?;
+        let (mut done, mut has_followed) = (self.decide(op, attempt)?, false);
         if let Some(needs) = self.draft.needs {
+            if O::FOLLOWS_ENDS && self.draft.effects.edges.is_some() {
+                has_followed = self.follow_at_once(attempt).is_ok();
+                if !has_followed {
+                    // A part of that may be decided: without it, then.
+                    self.numbers.next = next;
+                    self.forget_rest();
+                    done = self.decide(op, attempt)?;
+                }
+            }
             self.enter(needs)?;
         }
         let draft = &mut self.draft;
@@ -370,11 +381,12 @@ impl EngineState {
             let most = self.derived.live.temporary_bytes_max();
             self.store.admit_temporary(&draft.rows.layer, most)?;
         }
-        let (durable, adds) = (draft.is_durable(), op.adds() || op.grows());
+        let grows = op.adds() || op.grows() || has_followed;
+        let durable = draft.is_durable();
         let wrote = (durable && !draft.rows.is_empty()).then_some(attempt.now.lease);
         let advance = self.advance(self.draft.effects.durable_bytes);
         let armed = self.health.arm();
-        let appended = self.store.append(&mut self.draft.rows, advance, adds).map(|number| {
+        let appended = self.store.append(&mut self.draft.rows, advance, grows).map(|number| {
             let mark = if durable { Mark(number) } else { Mark(0) };
             self.derived.outbox.wrote = wrote.or(self.derived.outbox.wrote);
             if !self.derived.gated.tubes.is_empty() || self.draft.effects.slots.is_some() {
@@ -386,6 +398,21 @@ impl EngineState {
         });
         armed.disarm();
         Ok((done, appended?))
+    }
+
+    /// Forgets what the decision would have left to those who take it out.
+    fn forget_rest(&mut self) {
+        self.draft.effects.clear_rest();
+    }
+
+    /// Works off what the decision has begun for the ends of tasks, as a part of it.
+    #[cold]
+    fn follow_at_once(&mut self, attempt: &Attempt<'_>) -> Result<()> {
+        let (view, known) = (&self.store, &self.derived);
+        let (numbers, draft) = (&mut self.numbers, &mut self.draft);
+        let (wants, now) = (attempt.env.hub.wants(), attempt.now);
+        let repaired = &attempt.call.repaired;
+        follow_at_once(&mut OpContext { view, known, numbers, draft, wants, repaired, now })
     }
 
     /// Enters features in the journal's head. Each costs a sync, the first time in the folder's
@@ -424,8 +451,7 @@ impl EngineState {
                     self.reopen_after(&error);
                     wants = Some(&WithoutPayloads);
                     self.numbers = before;
-                    self.draft.effects.retired = Vec::new();
-                    self.draft.effects.slots = None;
+                    self.forget_rest();
                 }
                 decided => return decided,
             }
@@ -446,26 +472,27 @@ impl EngineState {
                 return Err(Error::new(ErrorKind::DiskFull));
             }
             self.draw(op.numbers(), attempt.env.gate)?;
+            let mut part = draft.begin_part();
             let (view, known) = (&Over { view: &self.store, draft }, &self.derived);
-            let (numbers, mut later) = (&mut self.numbers, Decision::default());
-            later.effects.borders.clone_from(&draft.effects.borders);
+            let numbers = &mut self.numbers;
             if draft.effects.slots.is_some() {
                 // What this verb does with slots may concern an earlier one.
-                later.effects.slot_steps();
+                part.effects.slot_steps();
             }
             let (wants, repaired) = (attempt.env.hub.wants(), &attempt.call.repaired);
             let now = attempt.now;
             let mut ctx =
-                OpContext { view, known, numbers, draft: &mut later, wants, repaired, now };
+                OpContext { view, known, numbers, draft: &mut part, wants, repaired, now };
             let decided = op.decide(&mut ctx);
             let Err(error) = decided else {
                 // Also if the transaction is not committed then: a folder may do without.
-                later.needs.map_or(Ok(()), |needs| self.enter(needs))?;
-                let rows = &later.rows;
+                part.needs.map_or(Ok(()), |needs| self.enter(needs))?;
+                let rows = &part.rows;
                 draft.adds_temporary |= op.adds() && rows.has_temporary && rows.has_own_temporary();
-                draft.merge(later);
+                draft.add_part(part);
                 return decided;
             };
+            draft.drop_part(part);
             let Some(row) = attempt.call.unrepaired(&error) else { return Err(error) };
             sound(self.execute_over(&Repair::Row(row), draft, attempt))?;
         }

@@ -92,7 +92,7 @@ fn is_buried(ctx: &mut OpContext<'_>, tube: u32, at: &Key) -> Result<bool> {
     let repaired = ctx.repaired.clone();
     let done = attempt(ctx, &repaired, |ctx| row.decide(ctx).map(Some));
     let Some(((), decision)) = found(done)?.flatten() else { return Ok(false) };
-    ctx.draft.merge(decision);
+    ctx.draft.add_part(decision);
     Ok(true)
 }
 

@@ -3,23 +3,54 @@
 
 mod bounds;
 
-use crate::engine::Op;
 use crate::engine::by_id::{Tool, Verb};
 use crate::engine::cascade::FollowEnds;
 use crate::engine::linked::Earlier;
+use crate::engine::{Op, OpContext};
 use crate::format::key::Work;
 use crate::format::{Range, Tag, View};
 use crate::runtime::commit::Attempts;
 use crate::runtime::pipeline::follow_ends;
 use crate::runtime::shared::Shared;
+use crate::words::error::Result;
 use crate::words::limits::EDGES_OF_STEP;
+use crate::words::numbers::Numbers;
 use crate::{Conflict, Durability, Orphaned, Queue, Reason, Retention, State, TaskId, Tube};
 use crate::{TubeOptions, WhyNot};
+
+/// An op that leaves all work on the ends of tasks to others.
+struct Leaving<'a, O>(&'a O);
+
+impl<O: Op> Op for Leaving<'_, O> {
+    type Done = O::Done;
+
+    const FOLLOWS_ENDS: bool = false;
+
+    fn tube(&self) -> Option<u32> {
+        self.0.tube()
+    }
+
+    fn numbers(&self) -> Numbers {
+        self.0.numbers()
+    }
+
+    fn adds(&self) -> bool {
+        self.0.adds()
+    }
+
+    fn grows(&self) -> bool {
+        self.0.grows()
+    }
+
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<O::Done> {
+        self.0.decide(ctx)
+    }
+}
 
 /// Does an op, and nothing of the work after it.
 fn alone<O: Op>(core: &Shared, op: &O) -> O::Done {
     let mut state = core.state.lock();
-    let done = state.execute(op, &mut Attempts::default(), &core.env());
+    let done = state.execute(&Leaving(op), &mut Attempts::default(), &core.env());
     state.derived.edges = None;
     drop(core.release(state));
     done.unwrap_or_else(|_| panic!("refused")).0
@@ -82,6 +113,32 @@ fn a_cascade_goes_in_steps_and_others_go_between() {
     assert_eq!(queue.check().unwrap(), [""; 0]);
 }
 
+/// What few tasks come after is worked off in the step of the end itself, and of many the first.
+#[test]
+fn an_end_is_followed_in_its_own_step() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let (tube, parent, children) = tree(&queue, Orphaned::Hold);
+    let core = &tube.hold.core;
+    let end = |id| {
+        let mut state = core.state.lock();
+        let op = complete(&tube, id);
+        let done = state.execute(&op, &mut Attempts::default(), &core.env());
+        assert!(done.is_ok_and(|(is_done, _)| is_done));
+        let left = state.derived.edges.take().map_or(0, |left| left.rows.len());
+        drop(core.release(state));
+        left
+    };
+    assert_eq!(end(parent), 1);
+    assert_eq!(count(core, Tag::Blocked), (CHILDREN - EDGES_OF_STEP) as u64);
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+    queue.tick().unwrap();
+    // The edges of one that was released go with it, and so do those to what comes after it.
+    let last = tube.task(b"last").after([children[0]]).put().unwrap();
+    assert_eq!((end(children[0]), count(core, Tag::Work)), (0, 0));
+    assert_eq!(tube.peek(last).unwrap().state, State::Ready);
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
 /// The timer, woken by each such end, waited for the lock that the call needed for the same work: a
 /// step of a chain took a quarter longer. It is woken for what a call leaves.
 #[test]
@@ -94,7 +151,7 @@ fn the_timer_follows_only_the_ends_that_a_call_leaves() {
         let child = tube.task(b"child").after([parent]).put().unwrap();
         let mut state = core.state.lock();
         let op = complete(&tube, parent);
-        let done = state.execute(&op, &mut Attempts::default(), &core.env());
+        let done = state.execute(&Leaving(&op), &mut Attempts::default(), &core.env());
         assert!(done.is_ok_and(|(is_done, _)| is_done));
         assert!(!state.derived.outbox.sooner, "the timer has nothing to do");
         let began = if is_left { None } else { state.derived.edges.take() };
