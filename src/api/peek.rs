@@ -71,10 +71,10 @@ impl<T: ?Sized> Tube<T> {
     /// would hand them out; also those of a paused tube. Changes nothing.
     ///
     /// A group is in the list with its first task only, and only if a task of it may be taken now:
-    /// when the next one may be taken depends on how the first one is settled. So the list is exact
-    /// for tasks without a group, and between two of them takes may hand out further tasks of
-    /// groups, also at once where the tube allows [several in
-    /// flight](crate::TubeOptions::in_flight).
+    /// when the next one may be taken depends on how the first one is settled. So are tasks with
+    /// the same [gates of their own](crate::NewTask::require). So the list is exact for tasks
+    /// without a group and gates, and between two of them takes may hand out further ones, also at
+    /// once where the tube allows [several in flight](crate::TubeOptions::in_flight).
     ///
     /// As a [listing](Tube::tasks) it is read page by page, and of each page no more than `most`
     /// tasks. A task that moves in the meantime may be missed, or be listed twice if it moved to a
@@ -101,7 +101,12 @@ impl<T: ?Sized> Tube<T> {
         let (mut listing, mut tasks) = (Listing::of_takeable(self.number, most), Vec::new());
         while tasks.len() < most {
             match self.name_errors("peek", listing.next_info(&self.hold.core))? {
-                Some(task) => tasks.push(task),
+                Some(task) => {
+                    let is_stopped = self.hold.core.is_stopped(&task);
+                    if !self.name_errors("peek", is_stopped)? {
+                        tasks.push(task);
+                    }
+                }
                 None => break,
             }
         }
@@ -116,9 +121,9 @@ impl<T: ?Sized> Tube<T> {
     /// The order:
     /// - *ready*: those without a group as takes hand them out, smallest priority first, then put
     ///   order, or by the tube's placement; then group by group, those of a group in that order.
-    ///   Shorter names of groups come first, those of one length by their bytes. Tasks with the
-    ///   same gates [of their own](crate::NewTask::require) are listed as a group whose name has
-    ///   all of their names.
+    ///   Shorter names of groups come first, those of one length by their bytes. Tasks without a
+    ///   group and with the same gates [of their own](crate::NewTask::require) are listed as a
+    ///   group whose name has all of their names.
     /// - *delayed*: by the time that is left. The two clocks of a `delay` and of a `run_at` are
     ///   compared as they stand when the first page is read, also for the later pages. Of those due
     ///   at one time those with a `delay` are first, then the lower id is; those whose delay has no

@@ -364,12 +364,12 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// exist](NewTask::must_exist); [`WrongState`](ErrorKind::WrongState) for a payload that is too
     /// large for one step, if its key led to another task each time it was written;
     /// [`Unsupported`](ErrorKind::Unsupported) for an option that the tube's kind does not allow,
-    /// for gates of a task that is in a group, and, in a tube with a placement, for the front and
-    /// for a key whose task would come from another tube; [`Invalid`](ErrorKind::Invalid) for a ttl
-    /// or ttr of less than a microsecond, delay together with run_at, a group, key, kind, book,
-    /// gate or name of a detail that is empty, too long or has control characters, and too many
-    /// gates; [`TooLarge`](ErrorKind::TooLarge) for details above 4 KiB, of a batch also for those
-    /// of a task with those of the batch, and of a task that is put again with its own.
+    /// and, in a tube with a placement, for the front and for a key whose task would come from
+    /// another tube; [`Invalid`](ErrorKind::Invalid) for a ttl or ttr of less than a microsecond,
+    /// delay together with run_at, a group, key, kind, book, gate or name of a detail that is
+    /// empty, too long or has control characters, and too many gates;
+    /// [`TooLarge`](ErrorKind::TooLarge) for details above 4 KiB, of a batch also for those of a
+    /// task with those of the batch, and of a task that is put again with its own.
     pub fn put(self) -> Result<TaskId> {
         self.put_outcome().map(|put| put.id)
     }

@@ -275,7 +275,8 @@ impl<T: ?Sized> Tube<T> {
 
     /// Takes the first ready task of a group, also if tasks of others are ready before it. `None`
     /// if the group has none, if as many of its tasks are in flight
-    /// [as may be](crate::TubeOptions::in_flight), or if the tube is paused. Does not wait.
+    /// [as may be](crate::TubeOptions::in_flight), if a gate of the tube or of its first task [its
+    /// own](crate::NewTask::require) is closed, or if the tube is paused. Does not wait.
     ///
     /// ```
     /// use tubewell::Queue;

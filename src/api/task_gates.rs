@@ -13,8 +13,10 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     /// stays the first.
     ///
     /// A task of a [group](NewTask::group) waits for its gates as the first of the group, and those
-    /// after it wait for it: a group is taken in order. The gates stay with the task until its end:
-    /// it keeps them when it is moved, copied and put again without others.
+    /// after it wait for it: a group is taken in order. In a tube of kind
+    /// [`Utube`](crate::TubeKind::Utube) all tasks are in groups, those without a name in one. The
+    /// gates stay with the task until its end: it keeps them when it is moved, copied and put again
+    /// without others.
     ///
     /// ```
     /// use tubewell::{Queue, WhyNot};

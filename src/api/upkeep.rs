@@ -53,12 +53,13 @@ impl Queue {
     /// No task is dropped without a line that says so. One that cannot be read is buried under its
     /// id, with what other rows still say of it, as
     /// [`Reason::Undecodable`](crate::Reason::Undecodable); also one of which only other rows are
-    /// left. If no row says in which tube it was, it is in the tube `recovered`. A payload that is
-    /// damaged is lost: its task is buried, unless it is done or taken, and stays in
-    /// [`left`](Repairs::left) until it is deleted or its payload replaced. A finished task keeps
-    /// its result. Rows that follow from a task are written again, and those that follow from none
-    /// are removed. A tube whose row is lost is made again with default options, and its leases are
-    /// void. No retention removes a task because a repair has buried another one.
+    /// left. What its damaged row alone has said is lost: its ttl, its attempts, and the gates of a
+    /// task of a group. If no row says in which tube it was, it is in the tube `recovered`. A
+    /// payload that is damaged is lost: its task is buried, unless it is done or taken, and stays
+    /// in [`left`](Repairs::left) until it is deleted or its payload replaced. A finished task
+    /// keeps its result. Rows that follow from a task are written again, and those that follow from
+    /// none are removed. A tube whose row is lost is made again with default options, and its
+    /// leases are void. No retention removes a task because a repair has buried another one.
     ///
     /// What redb says of its own pages, and of the files, and what is in temporary tubes, only
     /// `check` reports. If redb cannot read a page, nothing is mended, and the queue goes on:

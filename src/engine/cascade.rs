@@ -2,14 +2,13 @@
 //! come after one are told of its end, and its edges to those that it came after are removed.
 
 use crate::engine::context::{Op, OpContext, sound};
-use crate::engine::dependencies::{Fate, count, fate};
+use crate::engine::dependencies::{EdgeTask, Fate, count, fate};
 use crate::engine::effects::EdgeWork;
-use crate::engine::stored::{StoredTask, TaskState};
-use crate::engine::tube_cache::TubeRef;
-use crate::engine::{edges, lookup, transition};
+use crate::engine::stored::TaskState;
+use crate::engine::{edges, lookup, query, transition};
 use crate::format::key::{self, Direction, Key, Run, Work};
 use crate::format::row::{CascadeRow, EdgeRow, LinkingRow, TaskEnds, task_of_work};
-use crate::format::{Scan, Value, View};
+use crate::format::{Scan, Tag, Value, View};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::EDGES_OF_STEP;
 use crate::words::task::{Cause, State, TaskId};
@@ -123,9 +122,6 @@ fn part<T>(
     }
 }
 
-/// A task that was found.
-type EdgeTask<'a> = (TubeRef<'a>, StoredTask, TaskState);
-
 /// The task of this id by the row that leads to it, or in this tube. One that may wait for others
 /// is looked for among those that do first. A damaged one is repaired first; `Err(())` if that did
 /// not help.
@@ -156,6 +152,16 @@ fn find<'a>(
     Ok(Some(found.map(|(stored, state)| (tube, stored, state)).ok_or(())))
 }
 
+/// The tube that keeps a task which is done. One that is done is in no other state again: a put
+/// again makes a new one.
+fn kept_done(ctx: &OpContext<'_>, (number, id): (u32, TaskId)) -> Result<Option<u32>> {
+    let number = edges::tube_of(ctx, number, id)?;
+    let Some(tube) = query::sound_tube(ctx, number)? else { return Ok(None) };
+    let is_kept =
+        ctx.count(tube.range(Tag::Done)) > 0 && ctx.row(&key::done(tube.run(), id))?.is_some();
+    Ok(is_kept.then_some(number))
+}
+
 /// Reports to tasks the end of one that they come after. Returns whether to all.
 fn cascade(
     ctx: &mut OpContext<'_>,
@@ -165,9 +171,14 @@ fn cascade(
     left: &mut usize,
 ) -> Result<bool> {
     let work = row.as_deref().and_then(CascadeRow::decode);
-    let there = match find(ctx, (work.map_or(0, |work| work.tube), id), false)? {
-        Some(Ok((tube, _, state))) => Some((tube.number, state.state())),
-        Some(Err(())) | None => None,
+    let there = match work {
+        Some(work) if work.ended == TaskEnds { done: true, ..TaskEnds::default() } => {
+            kept_done(ctx, (work.tube, id))?.map(|number| (number, State::Done))
+        }
+        _ => match find(ctx, (work.map_or(0, |work| work.tube), id), false)? {
+            Some(Ok((tube, _, state))) => Some((tube.number, state.state())),
+            Some(Err(())) | None => None,
+        },
     };
     // What a damaged row does not say, the task does.
     let lost = TaskEnds {

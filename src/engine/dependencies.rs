@@ -128,8 +128,8 @@ pub(crate) fn fate(edge: &EdgeRow, ended: TaskEnds) -> Fate {
     }
 }
 
-/// A task that was found in its tube.
-type FoundTask<'a> = (TubeRef<'a>, StoredTask, TaskState);
+/// A task to which an edge leads, as it was found.
+pub(crate) type EdgeTask<'a> = (TubeRef<'a>, StoredTask, TaskState);
 
 /// An edge that is to be written.
 struct NewEdge<'a> {
@@ -137,7 +137,7 @@ struct NewEdge<'a> {
     row: EdgeRow,
     is_met: bool,
     /// The earlier task, if it is there.
-    there: Option<FoundTask<'a>>,
+    there: Option<EdgeTask<'a>>,
 }
 
 /// The edges of a new task, which are written with it.
@@ -300,11 +300,7 @@ pub(crate) fn block(
 
 /// The tube that has a task, and its state. One that was not found where it was is looked for by
 /// the row that leads to it.
-fn locate<'a>(
-    ctx: &OpContext<'a>,
-    id: TaskId,
-    found: &FoundTasks,
-) -> Result<Option<FoundTask<'a>>> {
+fn locate<'a>(ctx: &OpContext<'a>, id: TaskId, found: &FoundTasks) -> Result<Option<EdgeTask<'a>>> {
     let known = found.tubes.get(&id).copied();
     for number in [known, query::moved_to(ctx, id)?].into_iter().flatten() {
         let tube = match ctx.tube(number) {
@@ -346,7 +342,7 @@ pub(crate) fn count(
 /// The same of one that was found.
 fn count_found(
     ctx: &mut OpContext<'_>,
-    (tube, stored, from): &FoundTask<'_>,
+    (tube, stored, from): &EdgeTask<'_>,
     (open, met): (i64, i64),
 ) -> Result<()> {
     let Some(task) = sound(stored.task(tube))? else { return Ok(()) };

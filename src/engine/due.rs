@@ -56,27 +56,29 @@ impl WorkOff {
     }
 }
 
-/// Does only what every verb does first in its tube: the due work.
+/// Does only what every verb does first in its tube: the due work. Returns whether there may be
+/// more turns that a take would move.
 pub(crate) struct CatchUp {
     pub(crate) tube: u32,
 }
 
 impl Op for CatchUp {
-    type Done = ();
+    type Done = bool;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
     }
 
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
+        let mut left = LOOKS_OF_STEP;
         // A read may be one of many that wait for what is ready, and it cannot say so itself.
         if let Some(tube) = ctx.known.known(self.tube) {
             // A read shows what a take would get.
-            lines::look(ctx, tube, &mut { LOOKS_OF_STEP })?;
+            lines::look(ctx, tube, &mut left)?;
             gates::await_opening(ctx, self.tube, &tube.row);
             slots::await_slots(ctx, tube)?;
         }
-        Ok(())
+        Ok(left == 0)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Groups: strict order, a bounded number in flight. The ready tasks of a group are in its line
 //! (`Tag::Line`). For each group that may be taken from, the first task of the line also has a row
-//! among the turns (`Tag::Turn`). So a take never scans over a locked group. Tasks of no group that
+//! among the turns (`Tag::Turn`), or behind a gate of its own that was met closed
+//! (`Tag::ClosedTurn`). So a take never scans over a locked group. Tasks of no group that
 //! have gates of their own stand in lines too, one for each set of gates, see `engine::lines`.
 
 use crate::engine::context::{OpContext, damaged, decoded, sound};

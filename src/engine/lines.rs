@@ -65,7 +65,7 @@ pub(crate) fn is_closed(
     (task, row): (&Key, Option<&Value>),
 ) -> Result<bool> {
     match task_gates::in_row(task, row.map(|row| &**row)) {
-        Some(gates) => Ok(closed_gate(ctx, tube, &gates)?.is_some()),
+        Some(gates) => Ok(closed_gate(ctx, tube, gates)?.is_some()),
         None => Ok(false),
     }
 }
@@ -81,7 +81,7 @@ pub(crate) fn stops(
 ) -> Result<bool> {
     let Some(line) = key::group_of(task) else { return Ok(false) };
     let Some(gates) = task_gates::in_row(task, row.map(|row| &**row)) else { return Ok(false) };
-    let Some(closed) = closed_gate(ctx, tube, &gates)? else { return Ok(false) };
+    let Some(closed) = closed_gate(ctx, tube, gates)? else { return Ok(false) };
     let (place, id) = position::in_key(task, key::line_of(tube.run(), line).len())?;
     let turn = key::turn(tube.run(), &place, id);
     if ctx.row(&turn)?.is_some() {

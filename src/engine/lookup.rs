@@ -134,9 +134,12 @@ pub(crate) fn own_group(
     Ok(None)
 }
 
+/// The key of the row of a state that does not contain the rank.
+type KeyOf = fn(Run, TaskId) -> Key;
+
 fn seek(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<FoundTask>> {
     let run = tube.run();
-    let by_id: [(Tag, fn(Run, TaskId) -> Key); 4] = [
+    let by_id: [(Tag, KeyOf); 4] = [
         (Tag::Taken, key::taken),
         (Tag::Delayed, key::delayed),
         (Tag::Done, key::done),

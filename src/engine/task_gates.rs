@@ -24,10 +24,10 @@ pub(crate) fn of<'a>(name: Option<&'a str>, head: &'a TaskProgress) -> Option<&'
 
 /// The same of a ready task, by the key of its row and the row. Of a damaged row of a task of a
 /// group there are none.
-pub(crate) fn in_row<'a>(task: &'a [u8], row: Option<&[u8]>) -> Option<Cow<'a, str>> {
+pub(crate) fn in_row<'a>(task: &'a [u8], row: Option<&'a [u8]>) -> Option<&'a str> {
     match key::group_of(task)? {
-        line if is_line(line) => Some(Cow::Borrowed(line)),
-        _ => row.and_then(TaskProgress::gates_in).map(Cow::Owned),
+        line if is_line(line) => Some(line),
+        _ => row.and_then(TaskProgress::gates_in),
     }
 }
 

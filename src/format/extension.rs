@@ -33,6 +33,15 @@ impl Extension {
         self.fields().find(|field| field.0 == number).map(|field| field.1)
     }
 
+    /// The bytes of the field with this number in the section that is the rest of a row.
+    pub(super) fn find(mut section: Unpacker<'_>, number: u16) -> Option<&[u8]> {
+        section.u16()?;
+        std::iter::from_fn(|| next_field(&mut section))
+            .take_while(|field| field.0 <= number)
+            .find(|field| field.0 == number)
+            .map(|field| field.1)
+    }
+
     /// All fields, in the order of their numbers.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (u16, &[u8])> {
         let mut rest = Unpacker::new(self.bytes());

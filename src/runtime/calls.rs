@@ -22,6 +22,7 @@ use crate::store::Opened;
 use crate::words::clock::{NEVER, Now};
 use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::READ_STEPS_MAX;
 use crate::words::sync::{Arc, Ordering, ThreadBuilder};
 use crate::words::sync::{current, has_ended, never, wait_or_stop};
 use crate::words::wait::Wait;
@@ -215,10 +216,16 @@ impl Shared {
     /// Does the work that is due in a tube, before a read of it. Read-only the tube is read as it
     /// is.
     pub(crate) fn catch_up(&self, tube: u32) -> Result<()> {
-        match self.health.is_read_only() {
-            true => Ok(()),
-            false => self.apply(&CatchUp { tube }).map(drop),
+        if self.health.is_read_only() {
+            return Ok(());
         }
+        for _ in 0..READ_STEPS_MAX {
+            if !self.apply(&CatchUp { tube })?.0 {
+                break;
+            }
+            self.state.pass_on();
+        }
+        Ok(())
     }
 
     /// The same for what schedules have due in a tube that was dropped.

@@ -2,12 +2,12 @@
 //! under the engine's lock, which no thread holds while it waits for a disk, a checkpoint or space.
 
 mod after_work;
+mod following;
 mod numbers;
 mod tubes;
 
 use after_work::AfterWork;
 
-use crate::engine::cascade::follow_at_once;
 use crate::engine::context::{OpContext, Repaired, Reserve, sound};
 use crate::engine::decision::{Decision, Over};
 use crate::engine::due::{self, WorkOff};
@@ -49,6 +49,8 @@ pub(crate) struct Attempts {
     /// When the caller first met due work.
     came: Option<Now>,
     repaired: Repaired,
+    /// What follows from the ends of tasks is left to other steps: in the step itself it failed.
+    leaves_ends: bool,
 }
 
 impl Attempts {
@@ -326,7 +328,7 @@ impl EngineState {
             return Err(Undone::TryAfter(After::Numbers(self.reserve(op.numbers())?)));
         }
         let next = self.numbers.next;
-        let written = self.decide_and_append(op, attempt, next);
+        let written = self.decide_and_append(op, attempt);
         if let Err(undone) = written {
             // No caller has seen what it drew.
             self.numbers.next = next;
@@ -354,25 +356,17 @@ impl EngineState {
         }
     }
 
-    /// Lets the engine decide, writes what it decided and updates the derived state. The op draws
-    /// the numbers from these on.
+    /// Lets the engine decide, writes what it decided and updates the derived state.
     #[inline]
     fn decide_and_append<O: Op>(
         &mut self,
         op: &O,
-        attempt: &Attempt<'_>,
-        next: Numbers,
+        attempt: &mut Attempt<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
-        let (mut done, mut has_followed) = (self.decide(op, attempt)?, false);
+        let (done, mut has_followed) = (self.decide(op, attempt)?, false);
         if let Some(needs) = self.draft.needs {
-            if O::FOLLOWS_ENDS && self.draft.effects.edges.is_some() {
-                has_followed = self.follow_at_once(attempt).is_ok();
-                if !has_followed {
-                    // A part of that may be decided: without it, then.
-                    self.numbers.next = next;
-                    self.forget_rest();
-                    done = self.decide(op, attempt)?;
-                }
+            if O::FOLLOWS_ENDS {
+                has_followed = self.follow_at_once(attempt)?;
             }
             self.enter(needs)?;
         }
@@ -398,21 +392,6 @@ impl EngineState {
         });
         armed.disarm();
         Ok((done, appended?))
-    }
-
-    /// Forgets what the decision would have left to those who take it out.
-    fn forget_rest(&mut self) {
-        self.draft.effects.clear_rest();
-    }
-
-    /// Works off what the decision has begun for the ends of tasks, as a part of it.
-    #[cold]
-    fn follow_at_once(&mut self, attempt: &Attempt<'_>) -> Result<()> {
-        let (view, known) = (&self.store, &self.derived);
-        let (numbers, draft) = (&mut self.numbers, &mut self.draft);
-        let (wants, now) = (attempt.env.hub.wants(), attempt.now);
-        let repaired = &attempt.call.repaired;
-        follow_at_once(&mut OpContext { view, known, numbers, draft, wants, repaired, now })
     }
 
     /// Enters features in the journal's head. Each costs a sync, the first time in the folder's

@@ -6,6 +6,7 @@ use crate::engine::dependencies::FoundTasks;
 use crate::engine::description::{self, TaskDescription};
 use crate::engine::explain;
 use crate::engine::history;
+use crate::engine::lines;
 use crate::engine::payload::{Payload, StoredPayload};
 use crate::engine::pieces::Assembly;
 use crate::engine::query;
@@ -23,7 +24,8 @@ use crate::words::explain::Explanation;
 use crate::words::history::History;
 use crate::words::limits::{PAGE_BYTES, PAGE_TASKS, PIECES_OF_STEP, TUBES_OF_STEP};
 use crate::words::sync::Ordering;
-use crate::words::task::{TaskId, TaskInfo, Ticket};
+use crate::words::task::{TaskId, TaskInfo, TaskSummary, Ticket};
+use crate::words::task_gates::TaskGates;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -137,6 +139,21 @@ impl Shared {
             }
         }
         Ok(found)
+    }
+
+    /// Whether a gate of its own keeps a task from being taken now.
+    pub(crate) fn is_stopped(&self, task: &TaskSummary) -> Result<bool> {
+        let required = task.requires.iter().map(String::as_str).collect();
+        let throttles = task.throttles.iter().map(String::as_str).collect();
+        let gates = TaskGates { required, throttles };
+        if gates.is_empty() {
+            return Ok(false);
+        }
+        let is_closed = |view: &dyn View, now: Now| {
+            let gates = gates.line();
+            Ok(lines::gates_of(view, &gates, now)?.iter().any(|gate| gate.free == 0))
+        };
+        self.look(is_closed)
     }
 
     /// The history of a task of any tube; `None` if no tube has the task.

@@ -181,6 +181,8 @@ pub(crate) const WEIGHT_MAX: u32 = 1000;
 /// Tubes without a task to take that one take from several looks at under the engine's lock at
 /// once.
 pub(crate) const LOOKS_OF_STEP: usize = 128;
+/// Steps in which a read brings turns to where takes would: 4096 of them.
+pub(crate) const READ_STEPS_MAX: usize = 32;
 /// Names of tubes that are shown of a call that waits on several.
 pub(crate) const NAMES_SHOWN: usize = 100;
 /// Failure groups that one step of a listing counts.

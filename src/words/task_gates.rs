@@ -72,6 +72,12 @@ pub(crate) fn is_line(name: &str) -> bool {
     name.starts_with([CONDITION, THROTTLE])
 }
 
+/// Whether it is the name of a line as [`TaskGates::line`] gives it.
+pub(crate) fn is_sound(line: &str) -> bool {
+    let gates = TaskGates::of_line(line);
+    !gates.is_empty() && gates.line() == line && gates.check().is_ok()
+}
+
 /// The group of a task, of its group or line.
 #[inline]
 pub(crate) fn group_in(name: Option<&str>) -> Option<&str> {
@@ -144,6 +150,10 @@ mod tests {
         assert_eq!(TaskGates::of_line(&line), gates);
         assert_eq!(named("\u{2}gpu"), NamedGate::Throttle("gpu"));
         assert_eq!(in_line("group").count(), 0);
+        assert!(is_sound(&line) && !is_sound("") && !is_sound("group"));
+        for wrong in ["\u{2}gpu\u{1}online", "\u{1}b\u{1}a", "\u{1}a\u{1}a", "\u{1}", "x\u{1}a"] {
+            assert!(!is_sound(wrong), "{wrong:?}");
+        }
         let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
         let both = [owned(["approved", "online"]), owned(["gpu", "ä"])];
         assert_eq!((names(Some(&line)), names(None)), (both, [vec![], vec![]]));

@@ -3,6 +3,7 @@
 
 use crate::gates::ENDS_OF_LEASES;
 use crate::{close_sound, counts, home, killed, kind, secs, still, waiting};
+use std::time::Duration;
 use tubewell::{
     Conflict, ErrorKind, Filter, ManualClock, NewTask, Queue, Retention, State, TaskId, Tube,
     TubeKind, TubeOptions, WhyNot,
@@ -302,4 +303,37 @@ fn a_killed_queue_has_the_gates_of_groups() {
     held.ack().unwrap();
     assert_eq!(ids.map(|_| take(&tube)), ids);
     close_sound(queue);
+}
+
+/// Reads see what a take would get, also behind more groups than one step looks at.
+#[test]
+fn reads_see_past_many_groups_that_wait() {
+    let (queue, [a, _b], _clock) = two();
+    let groups = (0..1000).map(|number| format!("g{number}")).collect::<Vec<_>>();
+    for group in &groups {
+        put(&a, |task| task.group(group).require("online"));
+    }
+    let plain = put(&a, |task| task);
+    assert_eq!(a.peek_next(State::Ready).unwrap().map(|task| task.id), Some(plain));
+    assert_eq!(why(&queue, plain), [WhyNot::IsNext]);
+    assert_eq!(a.peek_many(9).unwrap().iter().map(|task| task.id).collect::<Vec<_>>(), [plain]);
+    assert_eq!(take(&a), plain);
+    assert!(!a.wait_ready(Duration::ZERO).unwrap());
+    is_sound(&queue);
+    queue.set_condition("online", true).unwrap();
+    assert_eq!(a.take_many(2000).unwrap().len(), 1000);
+    is_sound(&queue);
+}
+
+/// Also those that stand after another one, where a look does not come.
+#[test]
+fn a_listing_of_what_may_be_taken_leaves_out_what_waits() {
+    let (queue, [a, _b], _clock) = two();
+    let first = put(&a, |task| task.group("a"));
+    put(&a, |task| task.group("b").require("online"));
+    put(&a, |task| task.require("online"));
+    let ids = || a.peek_many(9).unwrap().iter().map(|task| task.id).collect::<Vec<_>>();
+    assert_eq!(ids(), [first]);
+    queue.set_condition("online", true).unwrap();
+    assert_eq!(ids().len(), 3);
 }

@@ -11,6 +11,7 @@ use crate::engine::transition;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{
     edges, history, kinds, lookup, position, reports, settle, state_rows, statistics, tags,
+    task_gates,
 };
 use crate::format::key::{self, Home, Key, Rank};
 use crate::format::row::{BuriedRow, DoneRow, PositionRow, TaskProgress, TaskRow, dropped_section};
@@ -192,6 +193,7 @@ fn write_state(
     state: &TaskState,
     known: LeftOver,
 ) -> Mended {
+    let mut state = state.clone();
     let (run, own) = (tube.run(), ctx.row(&key::task(tube.run(), &home, id))?);
     let is_sound = |raw: &Value| TaskRow::decode(raw).is_some();
     let apart = Home { is_fresh: false, ..home };
@@ -201,15 +203,18 @@ fn write_state(
             let found = pieces::find(ctx, (run, id))?;
             let is_moved = ctx.row(&key::moved(run, id))?.is_some();
             let kind = kinds::recover(ctx, tube, id)?;
-            let said = (known.group.as_deref(), kind.as_deref());
-            let raw = repair::unknown_task(ctx, &found, said, is_moved);
+            // Without its group it stands in the line of its gates.
+            let own = state.head().gates().map(str::to_owned);
+            let (group, gates) = task_gates::stand(tube, known.group.as_deref(), own.as_deref());
+            let raw = repair::unknown_task(ctx, &found, (group, kind.as_deref()), is_moved);
             let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
+            task_gates::set(state.head_mut(), gates)?;
             (TaskRow { key: known.text.as_deref(), ..row }.encode(), Some(found))
         }
     };
     let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
     let task = TaskRef::new(tube, id, (apart, place), &raw, row);
-    let Some((key, value)) = state_rows::state_row(&task, state) else { return Ok(None) };
+    let Some((key, value)) = state_rows::state_row(&task, &state) else { return Ok(None) };
     // Its own row leaves the fresh ones, because the task may stand between tasks that are fresh.
     if own.is_some() && home.is_fresh {
         ctx.remove(key::task(run, &home, id));
@@ -227,7 +232,7 @@ fn write_state(
         ctx.effects().changes.push(Change { tube, task, from, to, cause });
         transition::note_tracked(ctx, id)?;
     }
-    let what = match state {
+    let what = match &state {
         TaskState::Done(_) => "the task is done, as it was",
         TaskState::Trashed(_) => "the task stays in the trash",
         _ => "the task was buried",

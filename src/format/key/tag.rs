@@ -82,7 +82,8 @@ tags! {
     /// run, group, priority, order, id → `TaskProgress`: ready, in a group, or in the line of the
     /// tasks with the same gates of their own
     Line = 0x13, Run, Some(State::Ready);
-    /// run, priority, order, id → group: the first of the line of a group that may be taken from
+    /// run, priority, order, id → group: the first of the line of a group that may be taken from,
+    /// unless it stands behind a gate
     Turn = 0x14, Run, None;
     /// run, group → how many of the group are in flight
     Group = 0x15, Run, None;
@@ -187,8 +188,9 @@ tags! {
     RunCondition = 0x45, Temporary, None;
     /// run of the throttle, id, tube number → nothing: a taken task that holds a slot of a throttle
     Slot = 0x46, Throttle, None;
-    /// run, gate, priority, order, id → line: the first of a line of tasks with gates of their own,
-    /// which stands here instead of among the turns, as this gate of it was met closed
+    /// run, gate, priority, order, id → line or group: the first of a line of tasks with gates of
+    /// their own, or of a group, which stands here instead of among the turns, as this gate of it
+    /// was met closed
     ClosedTurn = 0x47, Run, None;
 }
 

@@ -118,7 +118,9 @@ impl WriteSet {
             let moved = moved.iter().find(|(moved, _)| *moved == range);
             return moved.map_or(0, |(_, count)| *count);
         }
-        let held = self.layer.iter().filter(|(key, _)| Range::holding(key) == Some(range));
+        let tag = range.tag as u8;
+        let is_held = |key: &Key| key.first() == Some(&tag) && Range::holding(key) == Some(range);
+        let held = self.layer.iter().filter(|(key, _)| is_held(key));
         held.map(|(_, op)| op.rows_added()).sum()
     }
 }

@@ -8,7 +8,7 @@ use crate::words::backoff::{Backoff, RetryTerms};
 use crate::words::clock::micros;
 use crate::words::schedule::{Missed, Overlap, Timing, check_missed};
 use crate::words::tags::check;
-use crate::words::task_gates::{is_line, place};
+use crate::words::task_gates::{is_line, is_sound, place};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -127,7 +127,9 @@ impl ChildTerms {
         let (group, kind, book) = (text(GROUP)?, text(KIND)?, text(BOOK)?);
         let (group, gates) = match (group, text(GATES)?) {
             (Some(line), None) if is_line(&line) => (None, Some(line)),
-            (Some(group), gates) if !is_line(&group) => (Some(group), gates),
+            (Some(group), gates) if !is_line(&group) && gates.as_deref().is_none_or(is_sound) => {
+                (Some(group), gates)
+            }
             (None, None) => (None, None),
             // Gates alone stand in place of the group.
             _ => return None,

@@ -1,0 +1,31 @@
+//! What a decision has begun for the ends of tasks, as a part of it. It writes nothing by itself.
+
+use super::{After, Attempt, EngineState, Undone};
+use crate::engine::cascade::follow_at_once;
+use crate::engine::context::OpContext;
+
+impl EngineState {
+    /// Forgets what the decision would have left to those who take it out.
+    pub(super) fn forget_rest(&mut self) {
+        self.draft.effects.clear_rest();
+    }
+
+    /// Works off what the decision has begun for the ends of tasks, as a part of it. Returns whether
+    /// there was any. If that fails, a part of it may be decided: the op is tried again without it.
+    #[cold]
+    pub(super) fn follow_at_once(&mut self, attempt: &mut Attempt<'_>) -> Result<bool, Undone> {
+        if self.draft.effects.edges.is_none() || attempt.call.leaves_ends {
+            return Ok(false);
+        }
+        let (view, known) = (&self.store, &self.derived);
+        let (numbers, draft) = (&mut self.numbers, &mut self.draft);
+        let (wants, now) = (attempt.env.hub.wants(), attempt.now);
+        let repaired = &attempt.call.repaired;
+        let mut ctx = OpContext { view, known, numbers, draft, wants, repaired, now };
+        if follow_at_once(&mut ctx).is_ok() {
+            return Ok(true);
+        }
+        attempt.call.leaves_ends = true;
+        Err(Undone::TryAfter(After::Yield))
+    }
+}
