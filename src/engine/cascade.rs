@@ -88,22 +88,25 @@ impl Op for FollowEnds<'_> {
 }
 
 /// Works off in the step itself what it has begun for the ends of tasks, as far as one step may:
-/// most tasks have few after them. What is left is its caller's.
+/// most tasks have few after them. What is left is its caller's. Returns whether the rows may have
+/// more bytes for that.
 ///
 /// # Errors
 /// What [`FollowEnds`] ends with. Then a part of it may be decided.
-pub(crate) fn follow_at_once(ctx: &mut OpContext<'_>) -> Result<()> {
-    let Some(begun) = ctx.effects().edges.take() else { return Ok(()) };
-    let mut left = EdgeWork::default();
+pub(crate) fn follow_at_once(ctx: &mut OpContext<'_>) -> Result<bool> {
+    let Some(begun) = ctx.effects().edges.take() else { return Ok(false) };
+    let (mut left, mut grows) = (EdgeWork::default(), false);
     for kind in [Work::Unlink, Work::Cascade] {
         let is_of = |at: &&Key| at.starts_with(&key::work_of(kind));
         let rows: Vec<Key> = begun.rows.iter().filter(is_of).map(|at| key::copy(at)).collect();
-        let step = FollowEnds { kind, of: Some(&rows) }.decide(ctx)?;
+        let of = FollowEnds { kind, of: Some(&rows) };
+        let step = of.decide(ctx)?;
+        grows |= of.grows() && step.is_any;
         left.rows.extend(rows.into_iter().skip(step.passed));
         left.rows.extend(step.began.into_iter().flat_map(|began| began.rows));
     }
     ctx.effects().edges = (!left.rows.is_empty()).then(|| Box::new(left));
-    Ok(())
+    Ok(grows)
 }
 
 /// Decides the part of a step that concerns one edge; `None` if rows of a task are damaged, and
@@ -156,7 +159,12 @@ fn find<'a>(
 /// again makes a new one.
 fn kept_done(ctx: &OpContext<'_>, (number, id): (u32, TaskId)) -> Result<Option<u32>> {
     let number = edges::tube_of(ctx, number, id)?;
-    let Some(tube) = query::sound_tube(ctx, number)? else { return Ok(None) };
+    let tube = match query::sound_tube(ctx, number) {
+        // It was dropped.
+        Err(error) if error.is_not_found() => None,
+        tube => tube?,
+    };
+    let Some(tube) = tube else { return Ok(None) };
     let is_kept =
         ctx.count(tube.range(Tag::Done)) > 0 && ctx.row(&key::done(tube.run(), id))?.is_some();
     Ok(is_kept.then_some(number))

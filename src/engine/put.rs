@@ -383,8 +383,7 @@ impl PutTasks<'_> {
     ) -> Result<Option<Put>> {
         // The pieces and the edges that are written are of this task.
         let linked = self.earlier.and_then(|earlier| earlier.linked);
-        let of_edges = linked.map(|linked| linked.id);
-        let written = staged.map(|staged| staged.payload.id).or(of_edges);
+        let written = staged.map(|staged| staged.payload.id);
         let changed = || {
             let text = "the task of its key has changed while its payload or edges were written";
             Error::new(ErrorKind::WrongState).because(text)
@@ -398,6 +397,8 @@ impl PutTasks<'_> {
                 linked.map_or(Ok(()), |linked| linked.give_up(ctx))?;
                 return Ok(Some(Put { id, outcome: PutOutcome::Existing }));
             }
+            // The edges are those of a new task.
+            Meets::Again(_) | Meets::Ended(_) if linked.is_some() => return Err(changed()),
             Meets::Again(named) => (named, false),
             Meets::Ended(named) => (named, true),
         };

@@ -363,19 +363,19 @@ impl EngineState {
         op: &O,
         attempt: &mut Attempt<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
-        let (done, mut has_followed) = (self.decide(op, attempt)?, false);
-        if let Some(needs) = self.draft.needs {
-            if O::FOLLOWS_ENDS {
-                has_followed = self.follow_at_once(attempt)?;
+        let (done, mut grows) = (self.decide(op, attempt)?, op.adds() || op.grows());
+        if self.draft.needs.is_some() {
+            if O::FOLLOWS_ENDS && self.follow_at_once(attempt)? {
+                // If there is no room for it, the op is tried again without it.
+                (grows, attempt.call.leaves_ends) = (true, true);
             }
-            self.enter(needs)?;
+            self.enter(self.draft.needs.unwrap_or_default())?;
         }
         let draft = &mut self.draft;
         if op.adds() && draft.rows.has_temporary && draft.rows.has_own_temporary() {
             let most = self.derived.live.temporary_bytes_max();
             self.store.admit_temporary(&draft.rows.layer, most)?;
         }
-        let grows = op.adds() || op.grows() || has_followed;
         let durable = draft.is_durable();
         let wrote = (durable && !draft.rows.is_empty()).then_some(attempt.now.lease);
         let advance = self.advance(self.draft.effects.durable_bytes);

@@ -474,11 +474,19 @@ fn a_put_with_a_key_after_many() {
     assert_eq!(kind(rejected), ErrorKind::KeyExists);
     assert_eq!(kind(put().on_conflict(Conflict::Replace).put()), ErrorKind::Invalid);
     assert_eq!(kind(put().on_conflict(Conflict::Debounce).put()), ErrorKind::Invalid);
+    // One id that is given many times is one.
+    let again = tube.task(b"c").key("k").on_conflict(Conflict::Replace).after([parents[0]; 300]);
+    assert_eq!(kind(again.put()), ErrorKind::TooLarge, "it replaces 600");
+    let single = tube.task(b"c").key("single").after([parents[0]; 300]).put().unwrap();
+    assert_eq!(tube.peek(single).unwrap().dependencies.count, 1);
+    let again = tube.task(b"c").key("single").on_conflict(Conflict::Replace);
+    assert_eq!(again.after([parents[1]; 300]).put().unwrap(), single);
     let missing = tube.task(b"c").key("other").on_conflict(Conflict::Replace).must_exist();
     assert_eq!(kind(missing.after(parents.iter().copied()).put()), ErrorKind::TaskNotFound);
     is_sound(&queue);
     parents.iter().for_each(|id| assert!(tube.complete_by_id(*id).unwrap()));
-    assert_eq!(tube.take().unwrap().id(), child);
+    let ids = [tube.take().unwrap().id(), tube.take().unwrap().id()];
+    assert_eq!(ids, [child, single]);
     is_sound(&queue);
 }
 

@@ -10,11 +10,13 @@ impl EngineState {
         self.draft.effects.clear_rest();
     }
 
-    /// Works off what the decision has begun for the ends of tasks, as a part of it. Returns whether
-    /// there was any. If that fails, a part of it may be decided: the op is tried again without it.
+    /// Works off what the decision has begun for the ends of tasks, as a part of it. On a full disk
+    /// it does not: an end must not need more room there. Returns whether the rows may have more
+    /// bytes for that. If it fails, a part of it may be decided: the op is tried again without it.
     #[cold]
     pub(super) fn follow_at_once(&mut self, attempt: &mut Attempt<'_>) -> Result<bool, Undone> {
-        if self.draft.effects.edges.is_none() || attempt.call.leaves_ends {
+        let is_left = attempt.call.leaves_ends || self.store.is_full();
+        if is_left || self.draft.effects.edges.is_none() {
             return Ok(false);
         }
         let (view, known) = (&self.store, &self.derived);
@@ -22,8 +24,8 @@ impl EngineState {
         let (wants, now) = (attempt.env.hub.wants(), attempt.now);
         let repaired = &attempt.call.repaired;
         let mut ctx = OpContext { view, known, numbers, draft, wants, repaired, now };
-        if follow_at_once(&mut ctx).is_ok() {
-            return Ok(true);
+        if let Ok(grows) = follow_at_once(&mut ctx) {
+            return Ok(grows);
         }
         attempt.call.leaves_ends = true;
         Err(Undone::TryAfter(After::Yield))

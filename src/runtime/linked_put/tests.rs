@@ -8,7 +8,7 @@ use crate::engine::put::PutTasks;
 use crate::format::{Range, Tag, View};
 use crate::runtime::staged_put::StagedPut;
 use crate::words::dependency::On;
-use crate::{Conflict, ErrorKind, PutOutcome, Queue, TubeOptions};
+use crate::{Conflict, ErrorKind, PutOutcome, Queue, Retention, TubeOptions};
 
 /// A put that may wait for room holds no edges while it waits.
 #[test]
@@ -57,7 +57,8 @@ fn a_put_of_many_edges_that_finds_no_room_lets_the_earlier_tasks_go() {
 #[test]
 fn a_put_of_many_edges_whose_key_is_given_meanwhile() {
     let queue = Queue::builder().by_hand(true).in_memory().unwrap();
-    let tube = queue.tube("t").unwrap();
+    let kept = TubeOptions::default().keep_finished(Retention::new());
+    let tube = queue.create_tube("t", kept).unwrap();
     let parents = tube.put_many(vec![&b"p"[..]; 300]).unwrap();
     let core = &tube.hold.core;
     let tasks: Vec<_> = parents.iter().map(|id| (*id, On::Success)).collect();
@@ -66,11 +67,13 @@ fn a_put_of_many_edges_whose_key_is_given_meanwhile() {
     extras.after = Some(after);
     let count = |tag| core.state.lock().store.count(Range::of(tag));
     let kinds = [
-        (Conflict::Keep, Ok(PutOutcome::Existing)),
-        (Conflict::Reject, Err(ErrorKind::KeyExists)),
-        (Conflict::Replace, Err(ErrorKind::Invalid)),
+        (Conflict::Keep, false, Ok(PutOutcome::Existing)),
+        (Conflict::Reject, false, Err(ErrorKind::KeyExists)),
+        (Conflict::Replace, false, Err(ErrorKind::Invalid)),
+        // One that has ended is put again too.
+        (Conflict::Replace, true, Err(ErrorKind::Invalid)),
     ];
-    for (conflict, expected) in kinds {
+    for (conflict, ends, expected) in kinds {
         let row = NewRow { payload: b"c", key: Some("k"), conflict, ..NewRow::PLAIN };
         let put = PutTasks {
             tube: tube.number,
@@ -88,6 +91,9 @@ fn a_put_of_many_edges_whose_key_is_given_meanwhile() {
         }
         assert_eq!(count(Tag::Dependency), 300);
         let other = tube.task(b"other").key("k").put().unwrap();
+        if ends {
+            assert!(tube.complete_by_id(other).unwrap());
+        }
         let done = links.apply(&put, |put| core.apply(put));
         let done = done.map(|(done, _)| done[0].outcome).map_err(|error| error.kind());
         assert_eq!((done, count(Tag::Dependency), count(Tag::Work)), (expected, 0, 0));

@@ -8,6 +8,7 @@ use crate::engine::{Op, OpContext, lookup};
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::row::{LinkingRow, PayloadPlace, TaskRow, dropped_section};
 use crate::format::{Tag, Value};
+use crate::runtime::commit::Attempts;
 use crate::runtime::shared::Shared;
 use crate::words::durability::Durability;
 use crate::words::error::{DamagedRow, Result};
@@ -301,4 +302,38 @@ fn a_cascade_on_a_full_disk_holds_up_nothing() {
     queue.tick().unwrap();
     assert_eq!((kinds.map(works), count(core, Tag::Blocked)), ([false; 3], 0));
     assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+/// A dropped tube whose task had ended stopped all other ends that were left: the step failed at it
+/// each time.
+#[test]
+fn an_end_in_a_tube_that_was_dropped_stops_no_other() {
+    let (queue, _) = by_hand();
+    let [a, b] = ["a", "b"].map(|name| queue.tube(name).unwrap());
+    let parents = [a.put(b"p").unwrap(), b.put(b"q").unwrap()];
+    let children = parents.map(|parent| b.task(b"c").after([parent]).put().unwrap());
+    let core = &a.hold.core;
+    assert!(alone(core, &complete(&a, parents[0])));
+    queue.force_drop_tube("a").unwrap();
+    assert!(alone(core, &complete(&b, parents[1])));
+    assert_eq!(count(core, Tag::Work), 3, "two ends, and the sweep of the tube");
+    queue.tick().unwrap();
+    let states = children.map(|id| b.peek(id).unwrap().state);
+    assert_eq!((states, count(core, Tag::Work)), ([State::Ready; 2], 0));
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+/// On a full disk an end needs no more room than without others after it.
+#[test]
+fn an_end_on_a_full_disk_follows_nothing_at_once() {
+    let (queue, _) = by_hand();
+    let (tube, parent, children) = tree(&queue, Orphaned::Hold);
+    let core = &tube.hold.core;
+    core.state.lock().store.set_full();
+    let mut state = core.state.lock();
+    let op = complete(&tube, parent);
+    assert!(state.execute(&op, &mut Attempts::default(), &core.env()).is_ok());
+    let left = state.derived.edges.take().map_or(0, |left| left.rows.len());
+    drop(core.release(state));
+    assert_eq!((left, count(core, Tag::Blocked)), (1, children.len() as u64));
 }
