@@ -323,7 +323,10 @@ impl PutTasks<'_> {
         let priority = options.turned(task.priority.unwrap_or(options.priority));
         let place = Rank { priority, order: task.order(number) };
         let group = task.placed_group().or(tube.plain_group());
-        let (group, gates) = task_gates::place(group, task.gates());
+        let (group, gates) = match task.extras {
+            None => (group, None),
+            Some(extras) => task_gates::place(group, extras.line()),
+        };
         let mut standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
         if options.keep_days > 0 {
             statistics::put(ctx, &mut standing);
