@@ -16,7 +16,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::name;
 use crate::words::tags;
 use crate::words::task::TaskId;
-use crate::words::task_gates::TaskGates;
+use crate::words::task_gates::{TaskGates, place};
 use crate::words::verb::Conflict;
 use std::time::{Duration, SystemTime};
 
@@ -75,6 +75,15 @@ impl<'a> Extras<'a> {
         let is_sound = self.check_labels().is_ok();
         let section = is_sound.then(|| label_section(&self.labels));
         self.section = section.filter(|section| !section.is_empty());
+    }
+
+    /// In which group or line it stands with this group, and which of its gates that does not say.
+    #[cold]
+    pub(crate) fn stand<'g>(
+        &'g self,
+        group: Option<&'g str>,
+    ) -> (Option<&'g str>, Option<&'g str>) {
+        place(group, self.line())
     }
 
     /// Changes the gates of its own.

@@ -23,7 +23,6 @@ use crate::words::numbers::Numbers;
 use crate::words::options::is_nothing;
 use crate::words::payload::NewPayload;
 use crate::words::task::{Cause, State, TaskId};
-use crate::words::task_gates;
 use crate::words::tube_kind::{Switches, TubeKind};
 use crate::words::verb::{Conflict, Put, PutOutcome};
 use smallvec::SmallVec;
@@ -323,10 +322,7 @@ impl PutTasks<'_> {
         let priority = options.turned(task.priority.unwrap_or(options.priority));
         let place = Rank { priority, order: task.order(number) };
         let group = task.placed_group().or(tube.plain_group());
-        let (group, gates) = match task.extras {
-            None => (group, None),
-            Some(extras) => task_gates::place(group, extras.line()),
-        };
+        let (group, gates) = task.extras.map_or((group, None), |extras| extras.stand(group));
         let mut standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
         if options.keep_days > 0 {
             statistics::put(ctx, &mut standing);
