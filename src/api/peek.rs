@@ -71,10 +71,11 @@ impl<T: ?Sized> Tube<T> {
     /// would hand them out; also those of a paused tube. Changes nothing.
     ///
     /// A group is in the list with its first task only, and only if a task of it may be taken now:
-    /// when the next one may be taken depends on how the first one is settled. So are tasks with
-    /// the same [gates of their own](crate::NewTask::require). So the list is exact for tasks
-    /// without a group and gates, and between two of them takes may hand out further ones, also at
-    /// once where the tube allows [several in flight](crate::TubeOptions::in_flight).
+    /// when the next one may be taken depends on how the first one is settled. Of tasks with the
+    /// same [gates of their own](crate::NewTask::require) the first is in it, too. So the list is
+    /// exact for tasks without a group and gates, and between two of them takes may hand out
+    /// further ones, also at once where the tube allows [several in
+    /// flight](crate::TubeOptions::in_flight).
     ///
     /// As a [listing](Tube::tasks) it is read page by page, and of each page no more than `most`
     /// tasks. A task that moves in the meantime may be missed, or be listed twice if it moved to a
