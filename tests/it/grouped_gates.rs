@@ -2,30 +2,12 @@
 //! after it wait for it. The clock is manual, so a taker that wakes was woken.
 
 use crate::gates::ENDS_OF_LEASES;
+use crate::task_gates::{is_sound, put, two};
 use crate::{close_sound, counts, home, killed, kind, secs, still, waiting};
 use std::time::Duration;
 use tubewell::{
-    Conflict, ErrorKind, Filter, ManualClock, NewTask, Queue, Retention, State, TaskId, Tube,
-    TubeKind, TubeOptions, WhyNot,
+    Conflict, ErrorKind, Filter, NewTask, Queue, State, TaskId, Tube, TubeKind, TubeOptions, WhyNot,
 };
-
-/// A still queue, with two tubes without gates; the second is temporary.
-fn two() -> (Queue, [Tube; 2], ManualClock) {
-    let (builder, clock) = still();
-    let queue = builder.in_memory().unwrap();
-    let kept = TubeOptions::default().keep_finished(Retention::new());
-    let a = queue.create_tube("a", kept).unwrap();
-    let b = queue.create_tube("b", TubeOptions::default().temporary(true)).unwrap();
-    (queue, [a, b], clock)
-}
-
-fn put<'a>(tube: &'a Tube, terms: impl FnOnce(NewTask<'a>) -> NewTask<'a>) -> TaskId {
-    terms(tube.task(b"x")).put().unwrap()
-}
-
-fn is_sound(queue: &Queue) {
-    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
-}
 
 fn why(queue: &Queue, id: TaskId) -> Vec<WhyNot> {
     queue.explain(id).unwrap().reasons

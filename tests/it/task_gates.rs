@@ -10,7 +10,7 @@ use tubewell::{
 };
 
 /// A still queue, with two tubes without gates; the second is temporary.
-fn two() -> (Queue, [Tube; 2], ManualClock) {
+pub(crate) fn two() -> (Queue, [Tube; 2], ManualClock) {
     let (builder, clock) = still();
     let queue = builder.in_memory().unwrap();
     let kept = TubeOptions::default().keep_finished(Retention::new());
@@ -19,11 +19,11 @@ fn two() -> (Queue, [Tube; 2], ManualClock) {
     (queue, [a, b], clock)
 }
 
-fn put<'a>(tube: &'a Tube, gates: impl FnOnce(NewTask<'a>) -> NewTask<'a>) -> TaskId {
+pub(crate) fn put<'a>(tube: &'a Tube, gates: impl FnOnce(NewTask<'a>) -> NewTask<'a>) -> TaskId {
     gates(tube.task(b"x")).put().unwrap()
 }
 
-fn is_sound(queue: &Queue) {
+pub(crate) fn is_sound(queue: &Queue) {
     assert_eq!(queue.check().unwrap(), Vec::<String>::new());
 }
 
