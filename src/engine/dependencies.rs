@@ -238,13 +238,10 @@ impl<'a> NewEdges<'a> {
     /// Writes them, and that there are more edges to the earlier tasks. Nothing was written since
     /// these were found.
     pub(crate) fn write(&self, ctx: &mut OpContext<'_>, of: (&TubeEntry, TaskId)) -> Result<()> {
-        if !self.edges.is_empty() {
-            ctx.needs(&DEPENDENCIES);
-        }
         for edge in &self.edges {
             edge.write(ctx, of)?;
             if let Some(there) = &edge.there {
-                count_found(ctx, there, if edge.is_met { (0, 1) } else { (1, 0) })?;
+                count_found(ctx, there, edge.one_more())?;
             }
         }
         Ok(())
@@ -257,14 +254,10 @@ impl<'a> NewEdges<'a> {
         of: (&TubeEntry, TaskId),
         before: &BTreeSet<(TaskId, bool)>,
     ) -> Result<()> {
-        if !self.edges.is_empty() {
-            ctx.needs(&DEPENDENCIES);
-        }
         for edge in &self.edges {
             edge.write(ctx, of)?;
             if edge.there.is_some() && !before.contains(&(edge.id, edge.is_met)) {
-                let more = if edge.is_met { (0, 1) } else { (1, 0) };
-                count(ctx, (edge.row.tube, edge.id), more)?;
+                count(ctx, (edge.row.tube, edge.id), edge.one_more())?;
             }
         }
         Ok(())
@@ -274,12 +267,18 @@ impl<'a> NewEdges<'a> {
 impl NewEdge<'_> {
     /// Writes both of its rows.
     fn write(&self, ctx: &mut OpContext<'_>, (tube, id): (&TubeEntry, TaskId)) -> Result<()> {
+        ctx.needs(&DEPENDENCIES);
         let run = tube.run();
         let back = EdgeRow { tube: tube.number, ..self.row };
         let dependency = key::edge(Direction::Dependency, run, (id, self.id), self.is_met);
         let dependent = key::edge(Direction::Dependent, run, (self.id, id), self.is_met);
         ctx.set(dependency, self.row.encode())?;
         ctx.set(dependent, back.encode())
+    }
+
+    /// By how many open and met edges the earlier task has more with it.
+    fn one_more(&self) -> (i64, i64) {
+        if self.is_met { (0, 1) } else { (1, 0) }
     }
 }
 

@@ -64,9 +64,18 @@ pub(crate) fn is_closed(
     tube: &TubeEntry,
     (task, row): (&Key, Option<&Value>),
 ) -> Result<bool> {
+    Ok(closed_before(ctx, tube, (task, row))?.is_some())
+}
+
+/// The first gate of its own that is closed for a ready task, with this row.
+fn closed_before<'a>(
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    (task, row): (&'a Key, Option<&'a Value>),
+) -> Result<Option<Closed<'a>>> {
     match task_gates::in_row(task, row.map(|row| &**row)) {
-        Some(gates) => Ok(closed_gate(ctx, tube, gates)?.is_some()),
-        None => Ok(false),
+        Some(gates) => closed_gate(ctx, tube, gates),
+        None => Ok(None),
     }
 }
 
@@ -80,8 +89,7 @@ pub(crate) fn stops(
     (task, row): (&Key, Option<&Value>),
 ) -> Result<bool> {
     let Some(line) = key::group_of(task) else { return Ok(false) };
-    let Some(gates) = task_gates::in_row(task, row.map(|row| &**row)) else { return Ok(false) };
-    let Some(closed) = closed_gate(ctx, tube, gates)? else { return Ok(false) };
+    let Some(closed) = closed_before(ctx, tube, (task, row))? else { return Ok(false) };
     let (place, id) = position::in_key(task, key::line_of(tube.run(), line).len())?;
     let turn = key::turn(tube.run(), &place, id);
     if ctx.row(&turn)?.is_some() {

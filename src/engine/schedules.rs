@@ -4,8 +4,7 @@
 
 use crate::engine::context::{OpContext, decoded, sound};
 use crate::engine::effects::{NextDue, ScheduleChange, TubeChange};
-use crate::engine::{query, timing};
-use crate::format::feature::{GROUP_GATES, TASK_GATES};
+use crate::engine::{query, task_gates, timing};
 use crate::format::key::{self, FireClock, Key};
 use crate::format::row::{ChildTerms, FiringRow, ScheduleRow, TubeRow};
 use crate::format::{Range, Scan, Tag, Value, View};
@@ -88,12 +87,7 @@ pub(crate) fn write(
 ) -> Result<()> {
     if before.is_none_or(|before| before.row != after.row) {
         let ChildTerms { group, gates, .. } = &after.row.child;
-        if gates.is_some() {
-            ctx.needs(&TASK_GATES);
-            if group.is_some() {
-                ctx.needs(&GROUP_GATES);
-            }
-        }
+        task_gates::need(ctx, gates.is_some(), group.is_some());
         ctx.set(key::schedule(name), after.row.encode())?;
     }
     let (old_tube, new_tube) = (before.map(|before| before.row.tube), after.row.tube);

@@ -68,8 +68,8 @@ pub(crate) fn set(head: &mut TaskProgress, gates: Option<&str>) -> Result<()> {
     Err(Error::new(ErrorKind::TooLarge).because("its row has no room for its gates"))
 }
 
-/// Notes what a task with these gates needs that a version without gates of tasks does not know,
-/// and with those of them that its line does not say what one without gates in groups does not.
+/// Notes what a task of a tube with these gates needs, and with those of them that its line does
+/// not say.
 #[cold]
 pub(crate) fn note(
     ctx: &mut OpContext<'_>,
@@ -77,10 +77,17 @@ pub(crate) fn note(
     (gates, in_group): (Option<&str>, Option<&str>),
 ) {
     // The rows of a temporary tube reach no disk.
-    if gates.is_some() && !tube.run().is_temporary() {
+    if !tube.run().is_temporary() {
+        need(ctx, gates.is_some(), in_group.is_some());
+    }
+}
+
+/// Notes the features that a row needs with gates of tasks, and with those of a task of a group.
+pub(crate) fn need(ctx: &mut OpContext<'_>, has_gates: bool, are_in_group: bool) {
+    if has_gates {
         ctx.needs(&TASK_GATES);
-        if in_group.is_some() {
-            ctx.needs(&GROUP_GATES);
-        }
+    }
+    if has_gates && are_in_group {
+        ctx.needs(&GROUP_GATES);
     }
 }

@@ -332,7 +332,7 @@ impl EngineState {
         if let Err(undone) = written {
             // No caller has seen what it drew.
             self.numbers.next = next;
-            self.forget_rest();
+            self.draft.effects.clear_rest();
             return Err(self.repair(undone, attempt));
         }
         written
@@ -430,7 +430,7 @@ impl EngineState {
                     self.reopen_after(&error);
                     wants = Some(&WithoutPayloads);
                     self.numbers = before;
-                    self.forget_rest();
+                    self.draft.effects.clear_rest();
                 }
                 decided => return decided,
             }

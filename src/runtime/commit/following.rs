@@ -5,11 +5,6 @@ use crate::engine::cascade::follow_at_once;
 use crate::engine::context::OpContext;
 
 impl EngineState {
-    /// Forgets what the decision would have left to those who take it out.
-    pub(super) fn forget_rest(&mut self) {
-        self.draft.effects.clear_rest();
-    }
-
     /// Works off what the decision has begun for the ends of tasks, as a part of it. On a full disk
     /// it does not: an end must not need more room there. Returns whether the rows may have more
     /// bytes for that. If it fails, a part of it may be decided: the op is tried again without it.
