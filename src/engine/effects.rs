@@ -5,7 +5,7 @@ use crate::engine::step_notes::StepNotes;
 use crate::engine::tube_set::Looked;
 use crate::format::Deadline;
 use crate::format::key::{Key, Run};
-use crate::format::row::{DayItem, TubeRow};
+use crate::format::row::TubeRow;
 use crate::words::clock::{NEVER, Now};
 use crate::words::setting::SettingValue;
 use crate::words::task::{Cause, State, TaskId, TaskInfo};
@@ -208,9 +208,6 @@ pub(crate) struct Effects {
     pub(crate) worked_off: Option<(u32, NextDue)>,
     /// Where the border of a tube's fresh tasks is now.
     pub(crate) borders: SmallVec<[(u32, Border); 1]>,
-    /// What was added to the statistics of days of tubes: the tube, the day, of which it has a row
-    /// now, and what.
-    pub(crate) days: Vec<(u32, u32, DayItem)>,
     pub(crate) tubes: Vec<TubeChange>,
     /// A work row was written.
     pub(crate) work: bool,
@@ -243,7 +240,6 @@ impl Effects {
         self.deadlines.clear();
         self.deadlines.shrink_to(KEPT);
         self.borders.clear();
-        self.days.clear();
         self.worked_off = None;
         if !self.tubes.is_empty() {
             self.tubes = Vec::new();
@@ -384,7 +380,6 @@ impl Effects {
         for (tube, border) in later.borders.drain(..) {
             self.set_border(tube, border);
         }
-        self.days.append(&mut later.days);
         self.tubes.append(&mut later.tubes);
         self.work |= later.work;
         self.timer_work |= later.timer_work;

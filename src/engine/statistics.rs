@@ -164,8 +164,7 @@ pub(crate) fn failure(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
 }
 
 fn add(ctx: &mut OpContext<'_>, tube: &TubeEntry, day: u32, item: DayItem) {
-    ctx.draft.rows.days.push(DayEntry { run: tube.run(), day, item });
-    ctx.effects().days.push((tube.number, day, item));
+    ctx.draft.rows.days.push(DayEntry { tube: tube.number, run: tube.run(), day, item });
 }
 
 /// Whether a day is too old by now. Its row may still be there, which an opening that only reads

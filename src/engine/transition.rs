@@ -58,7 +58,7 @@ fn unleased(to: &TaskState) -> Option<TaskState> {
 /// any more. Most tasks have no section.
 #[inline(always)]
 fn may_state(tube: &TubeEntry, to: &TaskState) -> bool {
-    keeps_days(tube) || !to.head().extension.is_empty()
+    !to.head().extension.is_empty() || matches!(to, TaskState::Ready(_)) && keeps_days(tube)
 }
 
 /// Counts that a task is no more stalled, if it was.

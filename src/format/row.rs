@@ -23,7 +23,7 @@ mod schedule;
 
 pub(crate) use condition::ConditionRow;
 pub(crate) use consumer::ConsumerRow;
-pub(crate) use day::{DAY_ROW_BYTES_MAX, DayDelta, DayEntry, DayItem, DayRow};
+pub(crate) use day::{DAY_ROW_BYTES_MAX, DayDelta, DayEntry, DayItem, DayItems, DayRow, KeptItems};
 pub(crate) use done::DoneRow;
 pub(crate) use edge::{CascadeRow, EdgeRow, LinkingRow, TaskEnds, task_of_work};
 pub(crate) use firing::{FiringRow, Gap};

@@ -8,7 +8,7 @@ use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::tube_set::TubeSet;
 use crate::format::NumberHash;
 use crate::format::key::{Range, Run, Tag};
-use crate::format::row::TubeRow;
+use crate::format::row::{KeptItems, TubeRow};
 use crate::runtime::deadlines::{Deadlines, Walk};
 use crate::runtime::events::Hub;
 use crate::runtime::gated::Gated;
@@ -58,6 +58,8 @@ pub(crate) struct DerivedState {
     pub(crate) edges: Option<Box<EdgeWork>>,
     /// A tube was merged into another one since the opening.
     has_merged: bool,
+    /// The last that was added to a day: a tube's number and the day.
+    day_items: KeptItems<(u32, u32)>,
     /// The sets of tubes that are taken from. Usually there are none.
     pub(crate) sets: Option<Box<TubeSets>>,
     pub(crate) seats: Arc<Seats>,
@@ -294,6 +296,7 @@ impl DerivedState {
     /// Sets the tube's row, and the border of its fresh tasks if its run is new here.
     pub(crate) fn load_tube(&mut self, number: u32, row: TubeRow, border: Option<Border>) {
         self.visit();
+        self.settle_day_items();
         self.has_merged |= row.merges_into().is_some();
         if row.options.gates.is_some() || !self.gated.tubes.is_empty() {
             self.set_gates(number, row.options.gates.as_deref());
@@ -417,8 +420,8 @@ impl DerivedState {
                 state.tube.border = Some(border);
             }
         }
-        if !effects.days.is_empty() {
-            self.count_days(effects);
+        if !draft.rows.days.is_empty() {
+            self.count_days(&draft.rows.days);
         }
         if let Some((tube, next)) = effects.worked_off {
             self.set_bound(tube, next);

@@ -7,11 +7,11 @@ use super::base::Base;
 use super::day_sums::DaySums;
 use super::view::Rows;
 use super::{Store, StoreFailure};
-use crate::format::key::{self, Key, Run, Tag};
+use crate::format::key::{self, Key, Run};
 use crate::format::layer::{Layer, WriteSet};
 use crate::format::pack::Unpacker;
 use crate::format::row::{DayEntry, DayItem, DayRow};
-use crate::format::{Range, RowOp, Value, View};
+use crate::format::{RowOp, Value, View};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::{DAYS_COLLECTED_MAX, DAYS_COLLECTED_PART, DAYS_REPLAYED_MAX};
 
@@ -32,8 +32,9 @@ impl Rows {
     /// Adds to the rows of days what was collected for them. After an error what is left stays
     /// collected.
     pub(super) fn write_days(&mut self, base: &Base) -> Result<()> {
-        while let Some((of, sum)) = self.days.days.first_key_value() {
-            let (of, at) = (*of, key::day(of.0, of.1));
+        self.days.settle();
+        while let Some((of, sum)) = self.days.first() {
+            let at = key::day(of.0, of.1);
             let row = with(self.get(base, &at), |row| row.add(sum))?;
             self.days.remove(of);
             if let Some(row) = row {
@@ -45,7 +46,7 @@ impl Rows {
 
     /// Bounds what a replay collects: between two records the rows may be written at any time.
     pub(super) fn write_days_of_replay(&mut self, base: &Base) -> Result<()> {
-        if self.days.days.len() <= DAYS_REPLAYED_MAX { Ok(()) } else { self.write_days(base) }
+        if self.days.len() <= DAYS_REPLAYED_MAX { Ok(()) } else { self.write_days(base) }
     }
 
     /// Collects what a record of the journal adds to a day. `None` for bytes that are not that.
@@ -54,7 +55,7 @@ impl Rows {
         let mut rest = Unpacker::new(value);
         while !rest.rest().is_empty() {
             let item = DayItem::unpack(&mut rest)?;
-            self.days.add(DayEntry { run, day, item });
+            self.days.add(DayEntry { tube: 0, run, day, item });
         }
         Some(())
     }
@@ -63,7 +64,7 @@ impl Rows {
 impl Store {
     /// Brings the rows of days up to date.
     pub(crate) fn write_days(&mut self) -> Result<()> {
-        if self.rows.days.days.is_empty() {
+        if self.rows.days.len() == 0 {
             return Ok(());
         }
         let Some(base) = &self.base else { return self.base().map(drop) };
@@ -73,31 +74,37 @@ impl Store {
 
     /// The row of a day with all that was added to it.
     pub(crate) fn day_row(&self, run: Run, day: u32) -> Result<Option<Value>> {
-        let collected = self.rows.days.days.get(&(run, day));
+        let collected = self.rows.days.of((run, day));
         match (self.get(&key::day(run, day))?, collected) {
             // One that is damaged is shown as it is.
             (Some(row), Some(sum)) => {
-                Ok(with(Ok(Some(row.clone())), |whole| whole.add(sum))?.or(Some(row)))
+                Ok(with(Ok(Some(row.clone())), |whole| whole.add(&sum))?.or(Some(row)))
             }
             (row, _) => Ok(row),
         }
     }
 
-    /// After these writes nothing that was collected for an earlier row of their days counts.
-    pub(super) fn forget_days(&mut self, writes: &WriteSet) {
-        if !writes.days.iter().any(|entry| entry.item == DayItem::Begun) {
-            return;
-        }
-        let all = Range::of(Tag::Day);
-        for (key, _) in writes.layer.range(&all.start(), &all.end()) {
-            self.rows.days.forget(key);
+    /// Collects what these writes, which were applied, add to days. Nothing that was collected for
+    /// an earlier row of a day counts.
+    #[cold]
+    pub(super) fn collect_days(&mut self, writes: &mut WriteSet) {
+        // Most ops have one, of the day of the one before.
+        if !matches!(writes.days[..], [entry] if self.rows.days.keep(entry)) {
+            self.collect_all(&writes.days);
         }
     }
 
-    /// Collects what these writes, which were applied, add to days.
-    pub(super) fn collect_days(&mut self, writes: &mut WriteSet) {
-        writes.days.drain(..).for_each(|entry| self.rows.days.add(entry));
-        let days = self.rows.days.days.len();
+    #[inline(never)]
+    fn collect_all(&mut self, entries: &[DayEntry]) {
+        let before = self.rows.days.len();
+        for entry in entries.iter().filter(|entry| matches!(entry.item, DayItem::Begun)) {
+            self.rows.days.remove((entry.run, entry.day));
+        }
+        entries.iter().for_each(|entry| self.rows.days.add(*entry));
+        let days = self.rows.days.len();
+        if days == before {
+            return;
+        }
         let journal = self.ring.as_ref().map_or(self.config.journal_bytes, |ring| ring.size);
         let bytes_max = journal / DAYS_COLLECTED_PART;
         if days > DAYS_COLLECTED_MAX || self.rows.days.carry_bytes > bytes_max {
@@ -116,8 +123,9 @@ impl Store {
         self.write_days().map_err(StoreFailure::Refused)?;
         let mut sums = DaySums::default();
         entries.iter().for_each(|entry| sums.add(*entry));
-        for ((run, day), sum) in &sums.days {
-            let at: Key = key::day(*run, *day);
+        sums.settle();
+        while let Some((of, sum)) = sums.first() {
+            let at: Key = key::day(of.0, of.1);
             let read = match writes.get(&at) {
                 Some(op) => Ok(op.value().cloned()),
                 None => self.base().and_then(|base| self.rows.get(base, &at)),
@@ -125,6 +133,7 @@ impl Store {
             if let Some(row) = with(read, |row| row.add(sum)).map_err(StoreFailure::Refused)? {
                 writes.write((at, RowOp::Change(row)));
             }
+            sums.remove(of);
         }
         Ok(())
     }

@@ -200,9 +200,6 @@ impl Store {
                 Err(fault) => return Err(self.write_failed(fault)),
             }
         }
-        if !writes.days.is_empty() {
-            self.forget_days(writes);
-        }
         let armed = self.health.arm();
         self.rows.apply(writes);
         armed.disarm();

@@ -1143,3 +1143,34 @@ fn latencies_are_those_since_the_opening() {
     assert_eq!(kind(tube.latencies()), ErrorKind::TubeNotFound);
     close_sound(queue);
 }
+
+/// What was added last is kept, to be added to the sums together. Every answer has it, also beside
+/// another tube, and after more than is kept.
+#[test]
+fn statistics_have_what_was_added_last() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tubes = ["a", "b"].map(|name| queue.create_tube(name, keeping()).unwrap());
+    let mut taken = [0, 0];
+    for number in 0..700 {
+        // Long and short turns of each, over two days.
+        let at = usize::from(number % 300 < 7 || number % 2 == 0 && number > 400);
+        if number == 350 {
+            clock.advance(Duration::from_secs(86_400));
+        }
+        tubes[at].put(b"x").unwrap();
+        let task = tubes[at].take().unwrap();
+        clock.advance(Duration::from_millis(3));
+        task.ack().unwrap();
+        taken[at] += 1;
+        for (tube, taken) in tubes.iter().zip(taken) {
+            let latencies = tube.latencies().unwrap().unwrap();
+            let counts = (latencies.waits.count(), latencies.runs.count());
+            assert_eq!(counts, (taken, taken), "after {number}");
+            if number % 97 == 0 {
+                let sum: u64 = all(tube).iter().map(|day| day.runs.count()).sum();
+                assert_eq!(sum, taken, "the days, after {number}");
+            }
+        }
+    }
+}

@@ -22,7 +22,7 @@ pub(crate) struct WriteSet {
     /// counted on request.
     pub(crate) moved: Option<Vec<(Range, i64)>>,
     /// What the op adds to the statistics of days that have a row. They are differences, so each
-    /// counts exactly once.
+    /// counts exactly once. They stay until the set is cleared.
     pub(crate) days: Vec<DayEntry>,
     /// Whether a row is written to the disk.
     pub(crate) has_durable: bool,

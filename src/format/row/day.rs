@@ -136,12 +136,91 @@ impl DayItem {
     }
 }
 
-/// One such item, with its day.
+/// One such item, with its day, which has a row then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DayEntry {
+    /// The number of the tube, which the journal does not say; 0 where a repair does not know it.
+    pub(crate) tube: u32,
     pub(crate) run: Run,
     pub(crate) day: u32,
     pub(crate) item: DayItem,
+}
+
+/// The most lengths of time of each kind that are kept to be added together.
+const KEPT_LENGTHS: usize = 128;
+
+/// Items that are not added up yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DayItems {
+    /// Microseconds.
+    pub(crate) waits: Vec<u64>,
+    /// Microseconds.
+    pub(crate) runs: Vec<u64>,
+    failures: u64,
+    retries: u64,
+}
+
+impl DayItems {
+    #[inline]
+    pub(crate) fn push(&mut self, item: DayItem) {
+        match item {
+            DayItem::Wait(micros) => self.waits.push(micros),
+            DayItem::Run(micros) => self.runs.push(micros),
+            DayItem::Failure => self.failures += 1,
+            DayItem::Retry => self.retries += 1,
+            DayItem::Begun => {}
+        }
+    }
+
+    #[inline]
+    fn are_enough(&self) -> bool {
+        self.waits.len().max(self.runs.len()) >= KEPT_LENGTHS
+    }
+
+    fn clear(&mut self) {
+        self.waits.clear();
+        self.runs.clear();
+        (self.failures, self.retries) = (0, 0);
+    }
+}
+
+/// Items of one day that are kept, to be added to a sum together: each by itself takes twice as
+/// long.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptItems<T> {
+    day: Option<T>,
+    items: DayItems,
+}
+
+impl<T> Default for KeptItems<T> {
+    fn default() -> Self {
+        Self { day: None, items: DayItems::default() }
+    }
+}
+
+impl<T: Copy + PartialEq> KeptItems<T> {
+    /// Keeps one more. False if the kept ones are of another day, or enough, and of a beginning,
+    /// which is not added up.
+    #[inline]
+    pub(crate) fn keep(&mut self, day: T, item: DayItem) -> bool {
+        let is_begun = matches!(item, DayItem::Begun);
+        let keeps = self.day == Some(day) && !is_begun && !self.items.are_enough();
+        if keeps {
+            self.items.push(item);
+        }
+        keeps
+    }
+
+    /// Those that are kept, with their day.
+    pub(crate) fn kept(&self) -> Option<(T, &DayItems)> {
+        self.day.map(|day| (day, &self.items))
+    }
+
+    /// Keeps items of this day from now on. Those that were kept have been added.
+    pub(crate) fn restart(&mut self, day: Option<T>) {
+        self.day = day;
+        self.items.clear();
+    }
 }
 
 /// Items of one day together.
@@ -154,15 +233,11 @@ pub(crate) struct DayDelta {
 }
 
 impl DayDelta {
-    #[inline]
-    pub(crate) fn add(&mut self, item: DayItem) {
-        match item {
-            DayItem::Wait(micros) => self.waits.add(micros),
-            DayItem::Run(micros) => self.runs.add(micros),
-            DayItem::Failure => self.failures += 1,
-            DayItem::Retry => self.retries += 1,
-            DayItem::Begun => {}
-        }
+    pub(crate) fn add(&mut self, items: &DayItems) {
+        self.waits.extend(&items.waits);
+        self.runs.extend(&items.runs);
+        self.failures += items.failures;
+        self.retries += items.retries;
     }
 }
 
@@ -185,13 +260,14 @@ mod tests {
         let wait = [1, 0, 0, 0, 0x16, 0xe3, 0x60];
         let run = [2, 0, 0, 3, 0xa2, 0xc9, 0x40];
         assert_eq!(packed, [&wait[..], &run, &[3, 3, 4]].concat());
-        let mut rest = Unpacker::new(&packed);
+        let (mut rest, mut kept) = (Unpacker::new(&packed), DayItems::default());
         for item in items {
             let read = DayItem::unpack(&mut rest).unwrap();
             assert_eq!(read, item);
-            delta.add(read);
+            kept.push(read);
         }
         assert_eq!(DayItem::unpack(&mut rest), None);
+        delta.add(&kept);
         let mut row = DayRow::new(7);
         row.add(&delta);
         let bytes = row.encode();

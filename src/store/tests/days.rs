@@ -26,8 +26,10 @@ fn step(
     items: &[(u32, DayItem)],
 ) -> Result<u64, StoreFailure> {
     let mut set = written(writes);
-    set.days =
-        items.iter().map(|(day, item)| DayEntry { run: RUN, day: *day, item: *item }).collect();
+    set.days = items
+        .iter()
+        .map(|(day, item)| DayEntry { tube: 0, run: RUN, day: *day, item: *item })
+        .collect();
     match store.append(&mut set, moving(writes, 1), false) {
         Err(StoreFailure::NoRoom) => {
             store.checkpoint().map_err(StoreFailure::Refused)?;

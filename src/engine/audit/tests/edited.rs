@@ -22,7 +22,9 @@ use crate::engine::{description, lookup, query};
 use crate::format::extension::Extension;
 use crate::format::key::{self, Home, Run, Work};
 use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
-use crate::format::row::{Counters, DayDelta, DayRow, StoredHome, TaskProgress, TaskRow, WorkRow};
+use crate::format::row::{
+    Counters, DayDelta, DayItems, DayRow, StoredHome, TaskProgress, TaskRow, WorkRow,
+};
 use crate::format::{RowOp, Tag, Value};
 use crate::words::clock::{NEVER, Now};
 use crate::words::consumer::ConsumerOptions;
@@ -75,8 +77,9 @@ pub(super) fn play<O: Op>(
         let key = key::day(entry.run, entry.day);
         let row = rows.get(&key).cloned().flatten().and_then(|row| DayRow::decode(&row));
         if let Some(mut row) = row {
-            let mut sum = DayDelta::default();
-            sum.add(entry.item);
+            let (mut items, mut sum) = (DayItems::default(), DayDelta::default());
+            items.push(entry.item);
+            sum.add(&items);
             row.add(&sum);
             rows.insert(key, Some(row.encode()));
         }
