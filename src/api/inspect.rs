@@ -170,11 +170,14 @@ pub enum WaitsFor {
 /// The counts of one tube, after all that is due in it was handled.
 pub(crate) fn stats(hold: &QueueInner, number: u32) -> Result<TubeStats> {
     hold.core.catch_up(number)?;
-    hold.core.look_at(|state, now| Ok(counted(state, query::tube(&state.store, number)?, now)))
+    hold.core.look_at(|state, now| {
+        let tube = query::tube(&state.store, number)?;
+        Ok(counted(state, &tube, now))
+    })
 }
 
-fn counted(state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeStats {
-    let in_state = |of| query::count(&state.store, &tube, of);
+fn counted(state: &Engine, tube: &tube_cache::TubeEntry, now: Now) -> TubeStats {
+    let in_state = |of| query::count(&state.store, tube, of);
     let counted = state.derived.counted(tube.number);
     let of = |cause: Cause| counted.get(cause as usize).copied().unwrap_or(0);
     let calls = Calls {
@@ -206,11 +209,11 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeStats {
     let [ready, delayed, blocked] = [State::Ready, State::Delayed, State::Blocked].map(in_state);
     let [taken, buried, finished] = [State::Taken, State::Buried, State::Done].map(in_state);
     TubeStats {
-        trashed: query::trashed(&state.store, &tube),
-        limited: gates::limited(&state.store, &tube, now).unwrap_or(0),
+        trashed: query::trashed(&state.store, tube),
+        limited: gates::limited(&state.store, tube, now).unwrap_or(0),
         stalled: state.derived.stalled(tube.number),
         schedules: tube.row.schedules.into(),
-        tube: tube.row.name,
+        tube: tube.row.name.clone(),
         ready,
         delayed,
         blocked,
@@ -224,10 +227,10 @@ fn counted(state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeStats {
 }
 
 /// A tube as `info` returns it.
-fn shown(core: &Shared, state: &Engine, tube: tube_cache::TubeEntry, now: Now) -> TubeInfo {
+fn shown(core: &Shared, state: &Engine, tube: &tube_cache::TubeEntry, now: Now) -> TubeInfo {
     let row = tube.row.clone();
     let left = || Duration::from_micros(row.pause_end().saturating_sub(now.queue));
-    let name_of = |tube: u32| state.tube(tube).map(|tube| tube.row.name);
+    let name_of = |tube: u32| state.tube(tube).map(|tube| tube.row.name.clone());
     TubeInfo {
         merges_into: row.merges_into().map(|into| name_of(into).unwrap_or_default()),
         paused: row.pause().is_some(),
@@ -309,7 +312,7 @@ impl Queue {
     fn all_tubes<R>(
         &self,
         action: &'static str,
-        show: impl Fn(&Shared, &Engine, tube_cache::TubeEntry, Now) -> R,
+        show: impl Fn(&Shared, &Engine, &tube_cache::TubeEntry, Now) -> R,
     ) -> Result<Vec<R>> {
         self.call(action, |core| {
             for number in core.of_tubes(|_, tube, _| Some(tube.number))? {
@@ -439,7 +442,8 @@ impl<T: ?Sized> Tube<T> {
     pub fn info(&self) -> Result<TubeInfo> {
         let (core, number) = (&self.hold.core, self.number);
         let look = |state: &Engine, now: Now| {
-            Ok(shown(core, state, query::tube(&state.store, number)?, now))
+            let tube = query::tube(&state.store, number)?;
+            Ok(shown(core, state, &tube, now))
         };
         let info = core.catch_up(number).and_then(|()| core.look_at(look));
         self.name_errors("info", info)

@@ -84,7 +84,7 @@ pub(crate) fn register(
         held.left()?;
         // It may have gone elsewhere before. Where it goes from now on, events say.
         let present =
-            held.hold.core.look_at(|state, now| Ok(held.tube_in(state, now)?.row.name))?;
+            held.hold.core.look_at(|state, now| Ok(held.tube_in(state, now)?.row.name.clone()))?;
         let mut tube = now_in.lock();
         if *tube == held.name {
             *tube = present.into();

@@ -264,7 +264,8 @@ impl<T: ?Sized> Tube<T> {
         let core = &self.hold.core;
         let read = core.catch_up(self.number).and_then(|()| {
             core.look_at(|state, _| {
-                reports::checkpoint(&state.store, &state.tube(self.number)?, id)
+                let tube = state.tube(self.number)?;
+                reports::checkpoint(&state.store, &tube, id)
             })
         });
         self.name_task_errors("read the checkpoint", id, read)

@@ -3,7 +3,7 @@
 use crate::api::queue_inner::QueueInner;
 use crate::engine::context::damaged;
 use crate::engine::settle::{self, Adding, Settle};
-use crate::engine::tube_cache::TubeEntry;
+use crate::engine::tube_cache::{TubeEntry, TubeRef};
 use crate::engine::{description, lapse, tags};
 use crate::format::row::{TakenRow, TaskRow};
 use crate::runtime::commit::EngineState;
@@ -131,7 +131,7 @@ impl TicketHandle {
     }
 
     /// The tube in which the task is.
-    pub(crate) fn tube_in(&self, state: &EngineState, now: Now) -> Result<TubeEntry> {
+    pub(crate) fn tube_in<'a>(&self, state: &'a EngineState, now: Now) -> Result<TubeRef<'a>> {
         state.tube_of(self.number, self.ticket, now)
     }
 

@@ -5,7 +5,7 @@ use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::dependencies::{EdgeTask, Fate, count, fate};
 use crate::engine::effects::EdgeWork;
 use crate::engine::stored::TaskState;
-use crate::engine::{edges, lookup, query, transition};
+use crate::engine::{edges, lookup, transition};
 use crate::format::key::{self, Direction, Key, Run, Work};
 use crate::format::row::{CascadeRow, EdgeRow, LinkingRow, TaskEnds, task_of_work};
 use crate::format::{Scan, Tag, Value, View};
@@ -125,15 +125,14 @@ fn part<T>(
     }
 }
 
-/// The task of this id by the row that leads to it, or in this tube. One that may wait for others
-/// is looked for among those that do first. A damaged one is repaired first; `Err(())` if that did
+/// The task of this id in this tube. One that may wait for others is looked for among those that do
+/// first. A damaged one is repaired first; `Err(())` if that did
 /// not help.
 fn find<'a>(
     ctx: &OpContext<'a>,
     (number, id): (u32, TaskId),
     waits: bool,
 ) -> Result<Option<Result<EdgeTask<'a>, ()>>> {
-    let number = edges::tube_of(ctx, number, id)?;
     let tube = match ctx.tube(number) {
         Err(error) if error.is_not_found() => return Ok(None),
         tube => match sound(tube)? {
@@ -155,19 +154,16 @@ fn find<'a>(
     Ok(Some(found.map(|(stored, state)| (tube, stored, state)).ok_or(())))
 }
 
-/// The tube that keeps a task which is done. One that is done is in no other state again: a put
+/// Whether this tube keeps a task which is done. One that is done is in no other state again: a put
 /// again makes a new one.
-fn kept_done(ctx: &OpContext<'_>, (number, id): (u32, TaskId)) -> Result<Option<u32>> {
-    let number = edges::tube_of(ctx, number, id)?;
-    let tube = match query::sound_tube(ctx, number) {
+fn keeps_done(ctx: &OpContext<'_>, (number, id): (u32, TaskId)) -> Result<bool> {
+    let tube = match ctx.tube(number) {
         // It was dropped.
         Err(error) if error.is_not_found() => None,
-        tube => tube?,
+        tube => sound(tube)?,
     };
-    let Some(tube) = tube else { return Ok(None) };
-    let is_kept =
-        ctx.count(tube.range(Tag::Done)) > 0 && ctx.row(&key::done(tube.run(), id))?.is_some();
-    Ok(is_kept.then_some(number))
+    let Some(tube) = tube else { return Ok(false) };
+    Ok(ctx.count(tube.range(Tag::Done)) > 0 && ctx.row(&key::done(tube.run(), id))?.is_some())
 }
 
 /// Reports to tasks the end of one that they come after. Returns whether to all.
@@ -179,11 +175,12 @@ fn cascade(
     left: &mut usize,
 ) -> Result<bool> {
     let work = row.as_deref().and_then(CascadeRow::decode);
+    let number = edges::tube_of(ctx, work.map_or(0, |work| work.tube), id)?;
     let there = match work {
         Some(work) if work.ended == TaskEnds { done: true, ..TaskEnds::default() } => {
-            kept_done(ctx, (work.tube, id))?.map(|number| (number, State::Done))
+            keeps_done(ctx, (number, id))?.then_some((number, State::Done))
         }
-        _ => match find(ctx, (work.map_or(0, |work| work.tube), id), false)? {
+        _ => match find(ctx, (number, id), false)? {
             Some(Ok((tube, _, state))) => Some((tube.number, state.state())),
             Some(Err(())) | None => None,
         },
@@ -209,7 +206,8 @@ fn cascade(
         let of = (Direction::Dependent, run);
         // Of one that cannot be read nothing is known: it stays for its repair.
         let Some(edge) = edges::read(ctx, of, (id, later), false, row.as_ref())? else { continue };
-        if edges::tube_of(ctx, edge.tube, later)? == 0 {
+        let edge = EdgeRow { tube: edges::tube_of(ctx, edge.tube, later)?, ..edge };
+        if edge.tube == 0 {
             continue;
         }
         let ended = work.ended_for(later);
@@ -317,13 +315,13 @@ fn move_edge(
     (later, edge, number): (TaskId, &EdgeRow, u32),
     is_kept: bool,
 ) -> Result<Told> {
+    if !is_kept {
+        return remove_edge(ctx, (run, id), later);
+    }
     let back = key::edge(Direction::Dependency, run, (later, id), false);
     let back = ctx.row(&back)?.and_then(|(_, row)| row);
     let tube = back.as_deref().and_then(EdgeRow::decode).map_or(0, |back| back.tube);
     remove_edge(ctx, (run, id), later)?;
-    if !is_kept {
-        return Ok(Told::Gone);
-    }
     let row = EdgeRow { tube: number, ..*edge };
     ctx.set(key::edge(Direction::Dependent, run, (id, later), true), row.encode())?;
     let row = EdgeRow { tube, ..*edge };

@@ -159,12 +159,12 @@ impl<'a> NewEdges<'a> {
         after: &AfterTasks,
         found: &FoundTasks,
     ) -> Result<Self> {
-        let mut new = Self { edges: Vec::new(), is_cancelled: false };
         let tasks: BTreeMap<TaskId, On> = after.tasks.iter().copied().collect();
         if tasks.len() > found.most {
             let text = format!("one step puts a task after at most {} others", found.most);
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
+        let mut new = Self { edges: Vec::with_capacity(tasks.len()), is_cancelled: false };
         for (earlier, on) in tasks {
             if earlier == id {
                 return Err(Error::new(ErrorKind::Cycle).on_task(id));

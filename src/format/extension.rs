@@ -64,24 +64,39 @@ impl Extension {
         }
         let [high, low] = number.to_be_bytes();
         let [long, short] = (bytes.len() as u16).to_be_bytes();
-        let field = [high, low, long, short].into_iter().chain(bytes.iter().copied());
-        self.0.get_or_insert_default().splice(from..to, field);
+        let head = [high, low, long, short];
+        let own = self.0.get_or_insert_default();
+        if from == own.len() {
+            own.reserve(FIELD_BYTES + bytes.len());
+            own.extend_from_slice(&head);
+            own.extend_from_slice(bytes);
+            return true;
+        }
+        match own.get_mut(from + FIELD_BYTES..to) {
+            // One of the same length stands there.
+            Some(content) if content.len() == bytes.len() => content.copy_from_slice(bytes),
+            _ => _ = own.splice(from..to, head.into_iter().chain(bytes.iter().copied())),
+        }
         true
     }
 
     /// Removes the field with this number. Returns its bytes.
     pub(crate) fn take(&mut self, number: u16) -> Option<Vec<u8>> {
-        let mut from = 0;
-        for (_, content) in self.fields().take_while(|field| field.0 < number) {
-            from += FIELD_BYTES + content.len();
-        }
-        let length = self.get(number)?.len();
-        let bytes = self.0.as_mut()?;
-        let taken = bytes.drain(from..from + FIELD_BYTES + length).skip(FIELD_BYTES).collect();
-        if bytes.is_empty() {
+        let taken = self.get(number)?.to_vec();
+        self.remove(number);
+        Some(taken)
+    }
+
+    /// Removes the field with this number, if there is one.
+    pub(crate) fn remove(&mut self, number: u16) {
+        let Some(length) = self.get(number).map(<[u8]>::len) else { return };
+        let before = self.fields().take_while(|field| field.0 < number);
+        let from: usize = before.map(|(_, content)| FIELD_BYTES + content.len()).sum();
+        let Some(own) = self.0.as_mut() else { return };
+        own.drain(from..from + FIELD_BYTES + length);
+        if own.is_empty() {
             self.0 = None;
         }
-        Some(taken)
     }
 
     /// Ends a row with the fields of later versions, if there are any.

@@ -200,6 +200,15 @@ impl Needs {
         Self(self.0 | others.0)
     }
 
+    /// Those that are not among the others.
+    pub(crate) fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     pub(crate) fn features(self) -> impl Iterator<Item = &'static Feature> {
         KNOWN.iter().filter(move |feature| self.0 & 1 << feature.number != 0)
     }

@@ -41,6 +41,8 @@ pub(crate) struct EngineState {
     draft: Decision,
     /// Lease time before which no call looks for space again after a full disk.
     space_check_at: u64,
+    /// The features that decisions needed so far. They are in the journal's head.
+    entered: Needs,
 }
 
 /// What belongs to all attempts of one call.
@@ -118,6 +120,7 @@ impl EngineState {
             derived: DerivedState::default(),
             draft: Decision::default(),
             space_check_at: 0,
+            entered: Needs::default(),
         }
     }
 
@@ -398,7 +401,12 @@ impl EngineState {
     /// life that it is needed.
     #[cold]
     fn enter(&mut self, needs: Needs) -> Result<()> {
-        needs.features().try_for_each(|feature| self.store.use_feature(feature))
+        let missing = needs.without(self.entered);
+        if !missing.is_empty() {
+            missing.features().try_for_each(|feature| self.store.use_feature(feature))?;
+            self.entered = self.entered.with(missing);
+        }
+        Ok(())
     }
 
     /// On a full disk: whether it is time to look for space again, at most once a second.

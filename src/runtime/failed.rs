@@ -62,7 +62,7 @@ impl Shared {
     /// What is read of each tube that is not damaged, a few tubes at a time.
     pub(crate) fn of_tubes<T>(
         &self,
-        read: impl Fn(&EngineState, TubeEntry, Now) -> Option<T>,
+        read: impl Fn(&EngineState, &TubeEntry, Now) -> Option<T>,
     ) -> Result<Vec<T>> {
         let (mut all, mut from) = (Vec::new(), Some(0));
         while let Some(first) = from {
@@ -70,7 +70,8 @@ impl Shared {
                 let (numbers, next) = query::numbers_from(&state.store, first, TUBES_OF_STEP)?;
                 let mut some = Vec::new();
                 for number in numbers {
-                    some.extend(sound(state.tube(number))?.and_then(|tube| read(state, tube, now)));
+                    let tube = sound(state.tube(number))?;
+                    some.extend(tube.and_then(|tube| read(state, &tube, now)));
                 }
                 Ok((some, next))
             })?;

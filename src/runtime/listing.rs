@@ -278,7 +278,7 @@ impl Lane {
                 let (from, to) = range.unwrap_or_default();
                 Ok((
                     state.store.snapshot_range(&from, &to)?,
-                    ((tube, now, tasks, tracked), is_over),
+                    ((TubeEntry::clone(&tube), now, tasks, tracked), is_over),
                 ))
             },
             |snapshot, (at, is_over)| {

@@ -100,7 +100,10 @@ impl Shared {
         find: impl Fn(&dyn View, &TubeEntry, Now) -> Result<Option<(R, StoredPayload)>>,
     ) -> Result<Option<(R, Payload)>> {
         self.catch_up(number)?;
-        let look = |state: &EngineState, now: Now| find(&state.store, &state.tube(number)?, now);
+        let look = |state: &EngineState, now: Now| {
+            let tube = state.tube(number)?;
+            find(&state.store, &tube, now)
+        };
         let Some((found, payload)) = self.look_at(look)? else { return Ok(None) };
         if let Some(payload) = sound(self.read_payload(payload))? {
             return Ok(Some((found, payload)));
@@ -131,11 +134,24 @@ impl Shared {
 
     /// Where these tasks are, of which each may be in any tube.
     pub(crate) fn find_all(&self, ids: &[TaskId]) -> Result<FoundTasks> {
-        let next = self.look_at(|state, _| Ok(state.next_id()))?;
-        let mut found = FoundTasks::before(next);
-        for id in ids.iter().filter(|id| (1..next).contains(&id.get())) {
-            if let Some(number) = self.tube_with(*id)? {
-                found.tubes.insert(*id, number);
+        let mut found = FoundTasks::before(u64::MAX);
+        for some in ids.chunks(TUBES_OF_STEP) {
+            let last = self.last_found.load(Ordering::Relaxed) as u32;
+            let (next, known) = self.look_at(|state, _| {
+                let look = |id: &TaskId| match state.was_given(*id) {
+                    true => look_where_known(state, *id, last),
+                    false => Ok(None),
+                };
+                let known = some.iter().map(look).collect::<Result<SmallVec<[_; 1]>>>()?;
+                Ok((state.next_id(), known))
+            })?;
+            found.next = found.next.min(next);
+            for (id, known) in some.iter().zip(known) {
+                let number = match known {
+                    None if (1..next).contains(&id.get()) => self.tube_with(*id)?,
+                    known => known,
+                };
+                found.tubes.extend(number.map(|number| (*id, number)));
             }
         }
         Ok(found)
@@ -196,26 +212,7 @@ impl Shared {
     /// another one, and then into a few tubes at a time, so that what the engine's lock is held for
     /// does not depend on the number of tubes.
     fn search_tubes(&self, id: TaskId, first: u32) -> Result<Option<u32>> {
-        let look_into = |state: &EngineState, numbers: &[u32]| {
-            for number in numbers {
-                let tube = match state.tube(*number) {
-                    Err(error) if error.is_not_found() => continue,
-                    tube => sound(tube)?,
-                };
-                let Some(tube) = tube else { continue };
-                if query::tasks(&state.store, &tube) > 0
-                    && sound(query::has(&state.store, &tube, id))?.unwrap_or(true)
-                {
-                    return Ok(Some(*number));
-                }
-            }
-            Ok(None)
-        };
-        let look_where_known = |state: &EngineState, _| {
-            let moved = query::moved_to(&state.store, id)?;
-            let known: SmallVec<[u32; 2]> = [first].into_iter().chain(moved).collect();
-            look_into(state, &known)
-        };
+        let look_where_known = |state: &EngineState, _| look_where_known(state, id, first);
         if let Some(found) = self.look_at(look_where_known)? {
             return Ok(Some(found));
         }
@@ -223,7 +220,7 @@ impl Shared {
         while let Some(first) = from {
             let (found, next) = self.look_at(|state, _| {
                 let (numbers, next) = query::numbers_from(&state.store, first, TUBES_OF_STEP)?;
-                Ok((look_into(state, &numbers)?, next))
+                Ok((look_into(state, id, &numbers)?, next))
             })?;
             if found.is_some() {
                 return Ok(found);
@@ -257,9 +254,11 @@ impl Shared {
     ) -> Result<Option<R>> {
         loop {
             let Some(number) = self.tube_with(id)? else { return Ok(None) };
-            let found = self
-                .catch_up(number)
-                .and_then(|()| self.look_at(|state, now| read(state, &state.tube(number)?, now)));
+            let look = |state: &EngineState, now: Now| {
+                let tube = state.tube(number)?;
+                read(state, &tube, now)
+            };
+            let found = self.catch_up(number).and_then(|()| self.look_at(look));
             match found {
                 Err(error) if error.is_not_found() => {
                     if !self.has_moved(id)? {
@@ -316,6 +315,30 @@ impl Shared {
             None => self.run(&ReadTaken { tube, ticket }, Durability::Relaxed),
         }
     }
+}
+
+/// The first of these tubes that has the task.
+fn look_into(state: &EngineState, id: TaskId, numbers: &[u32]) -> Result<Option<u32>> {
+    for number in numbers {
+        let tube = match state.tube(*number) {
+            Err(error) if error.is_not_found() => continue,
+            tube => sound(tube)?,
+        };
+        let Some(tube) = tube else { continue };
+        if query::tasks(&state.store, &tube) > 0
+            && sound(query::has(&state.store, &tube, id))?.unwrap_or(true)
+        {
+            return Ok(Some(*number));
+        }
+    }
+    Ok(None)
+}
+
+/// The same of the tube `first`, and of the one that a row names, if the task came from another.
+fn look_where_known(state: &EngineState, id: TaskId, first: u32) -> Result<Option<u32>> {
+    let moved = query::moved_to(&state.store, id)?;
+    let known: SmallVec<[u32; 2]> = [first].into_iter().chain(moved).collect();
+    look_into(state, id, &known)
 }
 
 /// Rows that were read, and the keys of those that were asked for and are lacking.

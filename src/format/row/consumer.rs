@@ -111,7 +111,7 @@ impl ConsumerRow {
     fn set_number(&mut self, field: u16, number: Option<u64>) {
         match number {
             Some(number) => self.set(field, &number.to_be_bytes()),
-            None => drop(self.extension.take(field)),
+            None => self.extension.remove(field),
         }
     }
 

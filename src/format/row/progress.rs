@@ -295,7 +295,7 @@ impl TaskProgress {
     #[must_use]
     pub(crate) fn set_retry_terms(&mut self, terms: &RetryTerms) -> bool {
         if *terms == RetryTerms::default() {
-            self.extension.take(RETRY_FIELD);
+            self.extension.remove(RETRY_FIELD);
             return true;
         }
         self.extension.set(RETRY_FIELD, &retry_field(terms))
@@ -328,7 +328,7 @@ impl TaskProgress {
 
     /// Sets it. If fields of later versions leave no room, the task is kept without an end.
     pub(crate) fn set_kept_until(&mut self, until: u64) {
-        self.extension.take(KEPT_FIELD);
+        self.extension.remove(KEPT_FIELD);
         if until != NEVER {
             let _is_set = self.extension.set(KEPT_FIELD, &until.to_be_bytes());
         }
@@ -341,7 +341,7 @@ impl TaskProgress {
 
     /// Sets it. If fields of later versions leave no room, it is not known.
     pub(crate) fn set_ready_since(&mut self, since: Option<u64>) {
-        self.extension.take(READY_FIELD);
+        self.extension.remove(READY_FIELD);
         if let Some(since) = since {
             let _is_set = self.extension.set(READY_FIELD, &since.to_be_bytes());
         }
@@ -359,7 +359,7 @@ impl TaskProgress {
         match gates {
             Some(gates) => self.extension.set(GATES_FIELD, gates.as_bytes()),
             None => {
-                self.extension.take(GATES_FIELD);
+                self.extension.remove(GATES_FIELD);
                 true
             }
         }
@@ -393,7 +393,7 @@ impl TaskProgress {
     pub(crate) fn fail(&mut self, message: &str, more: &FailureRow<'_>) {
         message.clone_into(&mut self.last_error);
         if !self.extension.set(FAILURE_FIELD, &more.encode()) {
-            self.extension.take(FAILURE_FIELD);
+            self.extension.remove(FAILURE_FIELD);
         }
     }
 
@@ -417,7 +417,7 @@ impl TaskProgress {
     #[must_use]
     pub(crate) fn set_reports(&mut self, reports: StoredReports) -> bool {
         if reports.is_empty() {
-            self.extension.take(REPORTS_FIELD);
+            self.extension.remove(REPORTS_FIELD);
             return true;
         }
         self.extension.set(REPORTS_FIELD, &reports.encode())
@@ -432,7 +432,7 @@ impl TaskProgress {
     #[must_use]
     pub(crate) fn set_tagged(&mut self, is_tagged: bool) -> bool {
         if !is_tagged {
-            self.extension.take(TAGS_FIELD);
+            self.extension.remove(TAGS_FIELD);
             return true;
         }
         self.extension.set(TAGS_FIELD, &[])
@@ -448,7 +448,7 @@ impl TaskProgress {
     #[must_use]
     pub(crate) fn set_edges(&mut self, direction: Direction, counts: EdgeCounts) -> bool {
         if counts.is_empty() {
-            self.extension.take(edges_field(direction));
+            self.extension.remove(edges_field(direction));
             return true;
         }
         self.extension.set(edges_field(direction), &counts.encode())
@@ -476,7 +476,7 @@ impl TaskProgress {
     /// Forgets its last failure.
     pub(crate) fn clear_failure(&mut self) {
         self.last_error.clear();
-        self.extension.take(FAILURE_FIELD);
+        self.extension.remove(FAILURE_FIELD);
     }
 
     fn counts(&self) -> [u32; 4] {

@@ -94,9 +94,9 @@ pub(crate) fn replaced_section(section: &[u8], generation: u32) -> Option<Value>
         [] => Extension::default(),
         section => Extension::decode(&mut Unpacker::new(section))?,
     };
-    fields.take(DROPPED_FIELD);
+    fields.remove(DROPPED_FIELD);
     match generation {
-        0 => drop(fields.take(PAYLOAD_FIELD)),
+        0 => fields.remove(PAYLOAD_FIELD),
         generation if !fields.set(PAYLOAD_FIELD, &generation.to_be_bytes()) => return None,
         _ => {}
     }
@@ -141,17 +141,17 @@ pub(crate) fn moved_section(
     match passed {
         Some(passed) if !fields.set(PASSED_FIELD, passed) => return None,
         Some(_) => {}
-        None => drop(fields.take(PASSED_FIELD)),
+        None => fields.remove(PASSED_FIELD),
     }
     match since {
         Some(since) if !fields.set(SINCE_FIELD, &since.to_be_bytes()) => return None,
         Some(_) => {}
-        None => drop(fields.take(SINCE_FIELD)),
+        None => fields.remove(SINCE_FIELD),
     }
     match is_moved {
         true if !fields.set(MOVED_FIELD, &[]) => return None,
         true => {}
-        false => drop(fields.take(MOVED_FIELD)),
+        false => fields.remove(MOVED_FIELD),
     }
     Some(packed(&fields))
 }

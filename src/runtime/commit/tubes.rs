@@ -2,7 +2,7 @@
 //! what a check compares. Writes nothing.
 
 use crate::engine::context::sound;
-use crate::engine::tube_cache::{KnownTubes, TubeEntry};
+use crate::engine::tube_cache::{KnownTubes, TubeRef};
 use crate::engine::{due, held_in, lines, query, schedules, settings, sweep};
 use crate::format::{Range, Tag, View};
 use crate::runtime::commit::EngineState;
@@ -17,20 +17,23 @@ impl EngineState {
     ///
     /// # Errors
     /// As [`query::tube`].
-    pub(crate) fn tube(&self, number: u32) -> Result<TubeEntry> {
-        self.derived.known(number).cloned().map_or_else(|| query::tube(&self.store, number), Ok)
+    pub(crate) fn tube(&self, number: u32) -> Result<TubeRef<'_>> {
+        match self.derived.known(number) {
+            Some(tube) => Ok(TubeRef::Known(tube)),
+            None => Ok(TubeRef::Read(Box::new(query::tube(&self.store, number)?))),
+        }
     }
 
     /// The tube of a task in hand that was taken from the one of this number.
     ///
     /// # Errors
     /// As [`held_in::tube`].
-    pub(crate) fn tube_of(&self, number: u32, ticket: Ticket, now: Now) -> Result<TubeEntry> {
+    pub(crate) fn tube_of(&self, number: u32, ticket: Ticket, now: Now) -> Result<TubeRef<'_>> {
         let tube = self.tube(number);
         if !self.derived.has_merged() {
             return tube;
         }
-        match held_in::merged_into(&self.store, tube.as_ref(), ticket, now)? {
+        match held_in::merged_into(&self.store, tube.as_deref(), ticket, now)? {
             Some(other) => self.tube(other),
             None => tube,
         }
