@@ -11,6 +11,7 @@ mod crash;
 mod days;
 mod dependencies;
 mod disk;
+mod failures;
 mod files;
 mod full;
 mod full_disk;
