@@ -166,6 +166,24 @@ fn keeps_done(ctx: &OpContext<'_>, (number, id): (u32, TaskId)) -> Result<bool> 
     Ok(ctx.count(tube.range(Tag::Done)) > 0 && ctx.row(&key::done(tube.run(), id))?.is_some())
 }
 
+/// The tube that keeps a task which has ended, and its state.
+fn kept(
+    ctx: &OpContext<'_>,
+    work: Option<&CascadeRow>,
+    id: TaskId,
+) -> Result<Option<(u32, State)>> {
+    let number = edges::tube_of(ctx, work.map_or(0, |work| work.tube), id)?;
+    Ok(match work {
+        Some(work) if work.ended == TaskEnds { done: true, ..TaskEnds::default() } => {
+            keeps_done(ctx, (number, id))?.then_some((number, State::Done))
+        }
+        _ => match find(ctx, (number, id), false)? {
+            Some(Ok((tube, _, state))) => Some((tube.number, state.state())),
+            Some(Err(())) | None => None,
+        },
+    })
+}
+
 /// Reports to tasks the end of one that they come after. Returns whether to all.
 fn cascade(
     ctx: &mut OpContext<'_>,
@@ -175,16 +193,7 @@ fn cascade(
     left: &mut usize,
 ) -> Result<bool> {
     let work = row.as_deref().and_then(CascadeRow::decode);
-    let number = edges::tube_of(ctx, work.map_or(0, |work| work.tube), id)?;
-    let there = match work {
-        Some(work) if work.ended == TaskEnds { done: true, ..TaskEnds::default() } => {
-            keeps_done(ctx, (number, id))?.then_some((number, State::Done))
-        }
-        _ => match find(ctx, (number, id), false)? {
-            Some(Ok((tube, _, state))) => Some((tube.number, state.state())),
-            Some(Err(())) | None => None,
-        },
-    };
+    let there = kept(ctx, work.as_ref(), id)?;
     // What a damaged row does not say, the task does.
     let lost = TaskEnds {
         done: there.is_some_and(|(_, state)| state == State::Done),

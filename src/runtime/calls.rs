@@ -197,10 +197,7 @@ impl Shared {
     pub(crate) fn look_at<R>(&self, look: impl Fn(&EngineState, Now) -> Result<R>) -> Result<R> {
         self.enter()?;
         loop {
-            // A step of a read is longer than it takes to wake a thread.
-            if self.state.is_awaited() {
-                self.state.pass_on();
-            }
+            self.state.give_way();
             let mut state = self.reading()?;
             let mut now = state.now(&*self.settings.clock);
             if self.health.is_read_only() {

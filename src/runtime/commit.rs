@@ -14,7 +14,6 @@ use crate::engine::due::{self, WorkOff};
 use crate::engine::repair::Repair;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::{Op, WithoutPayloads, gates, query};
-use crate::format::feature::Needs;
 use crate::format::{Tag, View};
 use crate::runtime::derived_state::DerivedState;
 use crate::runtime::events::Hub;
@@ -41,8 +40,6 @@ pub(crate) struct EngineState {
     draft: Decision,
     /// Lease time before which no call looks for space again after a full disk.
     space_check_at: u64,
-    /// The features that decisions needed so far. They are in the journal's head.
-    entered: Needs,
 }
 
 /// What belongs to all attempts of one call.
@@ -120,7 +117,6 @@ impl EngineState {
             derived: DerivedState::default(),
             draft: Decision::default(),
             space_check_at: 0,
-            entered: Needs::default(),
         }
     }
 
@@ -372,7 +368,7 @@ impl EngineState {
                 // If there is no room for it, the op is tried again without it.
                 (grows, attempt.call.leaves_ends) = (true, true);
             }
-            self.enter(self.draft.needs.unwrap_or_default())?;
+            self.store.enter(self.draft.needs.unwrap_or_default())?;
         }
         let draft = &mut self.draft;
         if op.adds() && draft.rows.has_temporary && draft.rows.has_own_temporary() {
@@ -395,18 +391,6 @@ impl EngineState {
         });
         armed.disarm();
         Ok((done, appended?))
-    }
-
-    /// Enters features in the journal's head. Each costs a sync, the first time in the folder's
-    /// life that it is needed.
-    #[cold]
-    fn enter(&mut self, needs: Needs) -> Result<()> {
-        let missing = needs.without(self.entered);
-        if !missing.is_empty() {
-            missing.features().try_for_each(|feature| self.store.use_feature(feature))?;
-            self.entered = self.entered.with(missing);
-        }
-        Ok(())
     }
 
     /// On a full disk: whether it is time to look for space again, at most once a second.
@@ -473,7 +457,7 @@ impl EngineState {
             let decided = op.decide(&mut ctx);
             let Err(error) = decided else {
                 // Also if the transaction is not committed then: a folder may do without.
-                part.needs.map_or(Ok(()), |needs| self.enter(needs))?;
+                part.needs.map_or(Ok(()), |needs| self.store.enter(needs))?;
                 let rows = &part.rows;
                 draft.adds_temporary |= op.adds() && rows.has_temporary && rows.has_own_temporary();
                 draft.add_part(part);

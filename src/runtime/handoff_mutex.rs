@@ -23,6 +23,9 @@ const YIELD_TIME_MAX: Duration = Duration::from_micros(50);
 /// How often a thread yields so that a woken thread gets the lock before it: far longer than it
 /// takes to wake a thread.
 const HANDOFF_YIELDS: usize = if cfg!(shuttle) { 10 } else { 1000 };
+/// How long a thread yields at most before it takes the lock for long: a woken thread has come by
+/// then, unless a third one has the lock.
+const GIVE_WAY_MAX: Duration = Duration::from_micros(500);
 
 /// A value that one thread at a time may access.
 pub(crate) struct HandoffMutex<T> {
@@ -75,6 +78,23 @@ impl<T> HandoffMutex<T> {
                 return;
             }
             yield_now();
+        }
+    }
+
+    /// Lets the thread that is being woken take the lock first, if there is one. For a caller that
+    /// holds the lock for longer than it takes to wake a thread. The wait is bounded, as that of
+    /// [`pass_on`](Self::pass_on), and in time.
+    pub(crate) fn give_way(&self) {
+        if !self.handoff_pending.load(Ordering::SeqCst) {
+            return;
+        }
+        let began = machine_now();
+        for _ in 0..HANDOFF_YIELDS {
+            yield_now();
+            let is_over = !self.handoff_pending.load(Ordering::SeqCst);
+            if is_over || began.elapsed() > GIVE_WAY_MAX {
+                return;
+            }
         }
     }
 
@@ -281,6 +301,7 @@ mod tests {
         with_sleepers(|mutex| {
             mutex.wake_one();
             mutex.pass_on();
+            mutex.give_way();
             assert!(mutex.handoff_pending.load(Ordering::SeqCst), "the lock is not free yet");
         });
     }

@@ -151,7 +151,10 @@ impl Shared {
                     None if (1..next).contains(&id.get()) => self.tube_with(*id)?,
                     known => known,
                 };
-                found.tubes.extend(number.map(|number| (*id, number)));
+                if let Some(number) = number {
+                    self.note_found(number);
+                    found.tubes.insert(*id, number);
+                }
             }
         }
         Ok(found)
@@ -202,10 +205,17 @@ impl Shared {
     pub(crate) fn tube_with(&self, id: TaskId) -> Result<Option<u32>> {
         let last = self.last_found.load(Ordering::Relaxed) as u32;
         let found = self.search_tubes(id, last)?;
-        if let Some(number) = found.filter(|number| *number != last) {
-            self.last_found.store(number as usize, Ordering::Relaxed);
+        if let Some(number) = found {
+            self.note_found(number);
         }
         Ok(found)
+    }
+
+    /// The next search looks into this tube first.
+    fn note_found(&self, number: u32) {
+        if self.last_found.load(Ordering::Relaxed) != number as usize {
+            self.last_found.store(number as usize, Ordering::Relaxed);
+        }
     }
 
     /// Looks into the tube `first`, then into the one that a row names, if the task came from

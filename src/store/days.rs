@@ -96,15 +96,11 @@ impl Store {
 
     #[inline(never)]
     fn collect_all(&mut self, entries: &[DayEntry]) {
-        let before = self.rows.days.len();
         for entry in entries.iter().filter(|entry| matches!(entry.item, DayItem::Begun)) {
             self.rows.days.remove((entry.run, entry.day));
         }
         entries.iter().for_each(|entry| self.rows.days.add(*entry));
         let days = self.rows.days.len();
-        if days == before {
-            return;
-        }
         let journal = self.ring.as_ref().map_or(self.config.journal_bytes, |ring| ring.size);
         let bytes_max = journal / DAYS_COLLECTED_PART;
         if days > DAYS_COLLECTED_MAX || self.rows.days.carry_bytes > bytes_max {

@@ -6,7 +6,7 @@ use super::record::{MetaDelta, RecordMeta};
 use super::ring::WriteFault;
 use super::tables::CheckpointPosition;
 use super::{Store, StoreFailure};
-use crate::format::feature::Feature;
+use crate::format::feature::{Feature, Needs};
 use crate::words::clock::ClockMarks;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::numbers::Numbers;
@@ -57,6 +57,21 @@ impl Store {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Enters features in the journal's head. Each costs a sync, the first time in the folder's
+    /// life that it is needed.
+    ///
+    /// # Errors
+    /// As [`use_feature`](Self::use_feature).
+    #[cold]
+    pub(crate) fn enter(&mut self, needs: Needs) -> Result<()> {
+        let missing = needs.without(self.entered);
+        if !missing.is_empty() {
+            missing.features().try_for_each(|feature| self.use_feature(feature))?;
+            self.entered = self.entered.with(missing);
+        }
+        Ok(())
     }
 
     pub(super) fn use_features(&mut self, features: Features) -> Result<()> {

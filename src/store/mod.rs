@@ -57,7 +57,7 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-use crate::format::feature::Feature;
+use crate::format::feature::{Feature, Needs};
 use crate::format::key::is_temporary;
 use crate::format::layer::{Layer, WriteSet};
 use crate::format::{Met, Range, Value, View};
@@ -153,6 +153,8 @@ pub(crate) struct Store {
     retry_at: u64,
     /// Bytes of the temporary tubes when writes were last refused because of their limit.
     refused_at: Option<u64>,
+    /// The features that were needed so far. If there is a journal its head has them.
+    entered: Needs,
     pub(crate) health: Arc<Health>,
 }
 

@@ -23,6 +23,7 @@ use super::view::Rows;
 use super::{Config, Store};
 use crate::format::FORMAT;
 use crate::format::extension::Extension;
+use crate::format::feature::Needs;
 use crate::format::key::Run;
 use crate::format::pack::Unpacker;
 use crate::words::clock::{Boot, Clock, ClockStep, QueueClock};
@@ -195,6 +196,7 @@ impl Store {
             number_when_full: 0,
             retry_at: 0,
             refused_at: None,
+            entered: Needs::default(),
             health: Arc::default(),
         }
     }

@@ -170,7 +170,8 @@ pub(crate) const TEMPORARY_BYTES: u64 = 256 << 20;
 pub(crate) const DURABLE_BYTES: u64 = u64::MAX;
 /// Rows that one page of a search looks at; then it says where to go on, also if it has found none.
 pub(crate) const SEARCH_ROWS: usize = 4096;
-/// Tubes that a search for a task looks into under the engine's lock at once.
+/// Tubes that a search for a task looks into under the engine's lock at once; tasks that a put
+/// looks for at once, each where it probably is.
 pub(crate) const TUBES_OF_STEP: usize = 8;
 /// Names of tubes, or consumers, that one step of a listing reads under the engine's lock.
 pub(crate) const NAMES_OF_STEP: usize = 64;

@@ -1,6 +1,6 @@
-//! Failure groups over all tubes, copies, settings of the queue and consumers that it remembers, on
-//! a disk that crashes, beside a model. A call that was cut off in the middle has done its steps so
-//! far: of each task it shows what was before it, or what is after it.
+//! Failure groups over all tubes, copies and settings of the queue on a disk that crashes, beside a
+//! model, and between two crashes the consumers that it remembers. A call that was cut off in the
+//! middle has done some of its steps: of each task it shows what was before it, or what is after.
 
 use crate::crash::{crash, durability};
 use crate::disk::{Fault, SimDisk};
@@ -127,7 +127,7 @@ impl Model {
     }
 
     /// Puts a task behind all others of its priority.
-    fn to_back(&mut self, id: TaskId) {
+    fn put_last(&mut self, id: TaskId) {
         let last = self.places.values().max().copied().unwrap_or(0);
         self.places.insert(id, last + 1);
     }
@@ -147,7 +147,7 @@ impl Model {
                     payload: bytes(*payload),
                 };
                 self.tasks.insert(id, seen);
-                self.to_back(id);
+                self.put_last(id);
             }
             Step::Fail { tube, group } => {
                 if let Some(next) = self.next(*tube) {
@@ -171,7 +171,7 @@ impl Model {
                     let seen = self.tasks.get_mut(&id).unwrap();
                     (seen.tube, seen.failed, seen.attempts) = (to, None, 0);
                     if matches!(step, Step::UnfailInto { .. }) {
-                        self.to_back(id);
+                        self.put_last(id);
                     }
                     answer.count += 1;
                 }
@@ -181,7 +181,7 @@ impl Model {
                 let of = self.tasks[of].clone();
                 let copy = Seen { tube: *to, failed: None, key: None, attempts: 0, ..of };
                 self.tasks.insert(id, copy);
-                self.to_back(id);
+                self.put_last(id);
             }
             Step::Set { name, value } => {
                 self.settings.insert(SETTINGS[*name], value.clone());
@@ -378,7 +378,7 @@ fn cut_off(before: &Model, after: &Model, shown: &Model, step: &Step) -> Option<
             || before.tasks.contains_key(id) && seen == of(after, id)
             || !before.tasks.contains_key(id) && seen.as_ref() == made
             // Taken, and back after the crash: the attempt counts.
-            || matches!(step, Step::Fail { .. })
+            || matches!(step, Step::Fail { tube, .. } if before.next(*tube) == Some(*id))
                 && of(before, id).map(|it| Seen { attempts: it.attempts + 1, ..it }) == seen
     };
     let added = shown.tasks.keys().filter(|id| !before.tasks.contains_key(id)).count();
@@ -392,7 +392,7 @@ fn cut_off(before: &Model, after: &Model, shown: &Model, step: &Step) -> Option<
         let places = if is_after { &after.places } else { &before.places };
         match places.get(id) {
             Some(place) => _ = found.places.insert(*id, *place),
-            None => found.to_back(*id),
+            None => found.put_last(*id),
         }
     }
     Some(found)
