@@ -58,7 +58,7 @@ pub(crate) struct DerivedState {
     pub(crate) edges: Option<Box<EdgeWork>>,
     /// A tube was merged into another one since the opening.
     has_merged: bool,
-    /// The last that was added to a day: a tube's number and the day.
+    /// What was added last to a day of a tube, by its number, and is not in its latencies yet.
     day_items: KeptItems<(u32, u32)>,
     /// The sets of tubes that are taken from. Usually there are none.
     pub(crate) sets: Option<Box<TubeSets>>,

@@ -96,8 +96,8 @@ impl DaySums {
         }
     }
 
-    /// By how much these entries raise `carry_bytes` at most. Those of a day
-    /// stand together in a record.
+    /// By how much these entries raise `carry_bytes` at most. Those of a day stand together in a
+    /// record.
     pub(super) fn growth(&self, entries: &[DayEntry]) -> u64 {
         let last = self.last.kept().map(|(last, _)| last);
         if matches!(entries, [entry] if last == Some((entry.run, entry.day))) {

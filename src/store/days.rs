@@ -87,7 +87,7 @@ impl Store {
     /// Collects what these writes, which were applied, add to days. Nothing that was collected for
     /// an earlier row of a day counts.
     #[cold]
-    pub(super) fn collect_days(&mut self, writes: &mut WriteSet) {
+    pub(super) fn collect_days(&mut self, writes: &WriteSet) {
         // Most ops have one, of the day of the one before.
         if !matches!(writes.days[..], [entry] if self.rows.days.keep(entry)) {
             self.collect_all(&writes.days);

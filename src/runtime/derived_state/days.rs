@@ -5,6 +5,7 @@ use super::DerivedState;
 use crate::format::row::{DayEntry, DayItems};
 use crate::words::latencies::Latencies;
 
+/// Adds lengths of time to the latencies of their tube.
 fn add(to: &mut Latencies, items: &DayItems) {
     to.waits.extend(&items.waits);
     to.runs.extend(&items.runs);
