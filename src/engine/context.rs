@@ -314,10 +314,22 @@ impl<'a> OpContext<'a> {
     /// `TubeNotFound` if it was dropped.
     #[inline]
     pub(crate) fn tube(&self, number: u32) -> Result<TubeRef<'a>> {
-        match self.known.known(number) {
-            Some(tube) => Ok(TubeRef::Known(tube)),
-            None => Ok(TubeRef::Read(Box::new(tube(self.view, number)?))),
-        }
+        known_tube((self.known, self.view), number)
+    }
+}
+
+/// The tube of this number, as it is known, or else read.
+///
+/// # Errors
+/// `TubeNotFound` if it was dropped, or `Damaged` if its row is damaged.
+#[inline(always)]
+pub(crate) fn known_tube<'a>(
+    (known, view): (&'a dyn KnownTubes, &dyn View),
+    number: u32,
+) -> Result<TubeRef<'a>> {
+    match known.known(number) {
+        Some(tube) => Ok(TubeRef::Known(tube)),
+        None => Ok(TubeRef::Read(Box::new(tube(view, number)?))),
     }
 }
 

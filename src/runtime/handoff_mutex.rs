@@ -73,18 +73,19 @@ impl<T> HandoffMutex<T> {
     /// taken the lock, and may hold it for long.
     pub(crate) fn pass_on(&self) {
         yield_now();
-        for _ in 0..HANDOFF_YIELDS {
-            if !self.handoff_pending.load(Ordering::SeqCst) {
-                return;
-            }
-            yield_now();
-        }
+        self.await_woken(Duration::MAX);
     }
 
     /// Lets the thread that is being woken take the lock first, if there is one. For a caller that
     /// holds the lock for longer than it takes to wake a thread. The wait is bounded, as that of
     /// [`pass_on`](Self::pass_on), and in time.
     pub(crate) fn give_way(&self) {
+        self.await_woken(GIVE_WAY_MAX);
+    }
+
+    /// Yields until the thread that is being woken has the lock, if there is one: so often at most,
+    /// and so long.
+    fn await_woken(&self, most: Duration) {
         if !self.handoff_pending.load(Ordering::SeqCst) {
             return;
         }
@@ -92,7 +93,7 @@ impl<T> HandoffMutex<T> {
         for _ in 0..HANDOFF_YIELDS {
             yield_now();
             let is_over = !self.handoff_pending.load(Ordering::SeqCst);
-            if is_over || began.elapsed() > GIVE_WAY_MAX {
+            if is_over || began.elapsed() > most {
                 return;
             }
         }

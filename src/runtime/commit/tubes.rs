@@ -1,7 +1,7 @@
 //! What the state knows of many tubes: what an opening learns, which of a set have due work, and
 //! what a check compares. Writes nothing.
 
-use crate::engine::context::sound;
+use crate::engine::context::{known_tube, sound};
 use crate::engine::tube_cache::{KnownTubes, TubeRef};
 use crate::engine::{due, held_in, lines, query, schedules, settings, sweep};
 use crate::format::{Range, Tag, View};
@@ -16,12 +16,9 @@ impl EngineState {
     /// The tube of this number.
     ///
     /// # Errors
-    /// As [`query::tube`].
+    /// As [`known_tube`].
     pub(crate) fn tube(&self, number: u32) -> Result<TubeRef<'_>> {
-        match self.derived.known(number) {
-            Some(tube) => Ok(TubeRef::Known(tube)),
-            None => Ok(TubeRef::Read(Box::new(query::tube(&self.store, number)?))),
-        }
+        known_tube((&self.derived, &self.store), number)
     }
 
     /// The tube of a task in hand that was taken from the one of this number.
