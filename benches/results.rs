@@ -36,27 +36,34 @@ fn acks(tube: &Tube, threads: u64, times: u64, ack: impl Fn(Task) + Sync) -> Dur
     together(threads, |number| parts[number as usize].lock().unwrap().drain(..).for_each(&ack))
 }
 
-/// An ack that keeps a result with the task, beside one that keeps nothing.
+/// An ack that keeps a result with the task, beside one that keeps nothing. Where the retention is
+/// small, each such ack also removes the oldest task that was kept.
 fn durable_results(run: &Run) {
-    if !run.wants("durable ack with a result") {
-        return;
-    }
     let queue = open(run, Durability::Durable);
-    let kept = TubeOptions::default().keep_finished(Retention::new().count(10_000));
-    let keeping = queue.create_tube("keeping", kept).unwrap();
+    let tube = |name: &str, count| {
+        let kept = TubeOptions::default().keep_finished(Retention::new().count(count));
+        queue.create_tube(name, kept).unwrap()
+    };
+    let [all, some] = [tube("all", u64::MAX), tube("some", 10_000)];
     let plain = queue.tube("plain").unwrap();
-    for (threads, what) in [
-        (1, "durable ack with a result of 256 bytes, one thread"),
-        (THREADS, "durable ack with a result of 256 bytes, 16 threads"),
+    let result = "durable ack with a result of 256 bytes";
+    for (keeping, threads, what, reach) in [
+        (&all, 1, format!("{result}, one thread"), "≥ 0.85"),
+        (&all, THREADS, format!("{result}, 16 threads"), "≥ 0.85"),
+        (&some, 1, format!("{result} that removes another, one thread"), "–"),
+        (&some, THREADS, format!("{result} that removes another, 16 threads"), "–"),
     ] {
+        if !run.wants(&what) {
+            continue;
+        }
         let figure = Figure {
             of: threads as f64,
             twin_of: threads as f64,
-            ..figure(what, "bare ack", Ratio::Rate, "≥ 0.85")
+            ..figure(&what, "bare ack", Ratio::Rate, reach)
         };
         run.pair(
             &figure,
-            |times| acks(&keeping, threads, times, |task| task.ack_with(&[7; PAYLOAD]).unwrap()),
+            |times| acks(keeping, threads, times, |task| task.ack_with(&[7; PAYLOAD]).unwrap()),
             |times| acks(&plain, threads, times, |task| task.ack().unwrap()),
         );
     }

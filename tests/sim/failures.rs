@@ -1,6 +1,6 @@
 //! Failure groups over all tubes, copies and settings of the queue on a disk that crashes, beside a
-//! model, and between two crashes the consumers that it remembers. A call that was cut off in the
-//! middle has done some of its steps: of each task it shows what was before it, or what is after.
+//! model, and the consumers that it remembers. A call that was cut off in the middle has done its
+//! first steps, and those only.
 
 use crate::crash::{crash, durability};
 use crate::disk::{Fault, SimDisk};
@@ -24,6 +24,8 @@ const GROUPS: [&str; 2] = ["timeout", "address"];
 /// The queue's own setting, and two of the application's.
 const SETTINGS: [&str; 3] = ["consumer_keep", "app.limit", "app.name"];
 const CONSUMERS: [&str; 2] = ["ada", "bob"];
+/// A consumer is remembered for less than this.
+const KEEP_MAX: Duration = Duration::from_secs(20);
 
 /// What is compared of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +128,28 @@ impl Model {
         ready.min_by_key(|(id, seen)| (seen.priority, self.places[id])).map(|(id, _)| *id)
     }
 
+    fn make_ready(&mut self, id: TaskId, tube: usize) {
+        let seen = self.tasks.get_mut(&id).unwrap();
+        (seen.tube, seen.failed, seen.attempts) = (tube, None, 0);
+    }
+
+    /// This model after a part of an `unfail`, of which `all` is left after the whole: it works tube
+    /// by tube, in each on those first that were buried first. `None` if what is shown is no such
+    /// part.
+    fn partly_unfailed(&self, group: usize, all: &Self, shown: &Self) -> Option<Self> {
+        let (mut part, mut ends) = (self.clone(), [false; TUBES]);
+        let is_ready = |model: &Self, id| model.tasks.get(id).is_some_and(|it| it.failed.is_none());
+        for id in self.of_group(group).iter().filter(|id| is_ready(all, id)) {
+            let tube = self.tasks[id].tube;
+            match is_ready(shown, id) {
+                true if ends[tube] => return None,
+                true => part.make_ready(*id, tube),
+                false => ends[tube] = true,
+            }
+        }
+        Some(part)
+    }
+
     /// Puts a task behind all others of its priority.
     fn put_last(&mut self, id: TaskId) {
         let last = self.places.values().max().copied().unwrap_or(0);
@@ -168,8 +192,7 @@ impl Model {
                         answer.clashes.push(id);
                         continue;
                     }
-                    let seen = self.tasks.get_mut(&id).unwrap();
-                    (seen.tube, seen.failed, seen.attempts) = (to, None, 0);
+                    self.make_ready(id, to);
                     if matches!(step, Step::UnfailInto { .. }) {
                         self.put_last(id);
                     }
@@ -256,7 +279,7 @@ impl Story {
             30..33 => {
                 let name = rng.below(3) as usize;
                 let value = match name {
-                    0 => SettingValue::from(Duration::from_secs(rng.below(20))),
+                    0 => SettingValue::from(Duration::from_secs(rng.below(KEEP_MAX.as_secs()))),
                     1 => SettingValue::from(rng.below(1000)),
                     _ => SettingValue::from(format!("name {}", rng.below(9))),
                 };
@@ -365,37 +388,62 @@ impl Story {
     }
 }
 
-/// Whether a step that was cut off between these two may have led to what is shown. Returns the
-/// model of that.
-fn cut_off(before: &Model, after: &Model, shown: &Model, step: &Step) -> Option<Model> {
-    let of = |model: &Model, id: &TaskId| model.tasks.get(id).cloned();
-    let mut ids: Vec<_> = before.tasks.keys().chain(shown.tasks.keys()).copied().collect();
-    ids.dedup();
-    let made = after.tasks.get(&TaskId::new(0));
-    let is_explained = |id: &TaskId| {
-        let seen = of(shown, id);
-        seen == of(before, id)
-            || before.tasks.contains_key(id) && seen == of(after, id)
-            || !before.tasks.contains_key(id) && seen.as_ref() == made
+impl Story {
+    /// What the model may be after a step that was cut off: nothing of it has happened, all, or of
+    /// one that works on many tasks what it does to the first ones.
+    fn cut_off(&self, step: &Step, shown: &Model) -> Vec<Model> {
+        let (before, now) = (&self.model, self.now());
+        let is_new = |id: &&TaskId| !before.tasks.contains_key(id);
+        let made = shown.tasks.keys().find(is_new).copied().unwrap_or(TaskId::new(0));
+        let apply = |step: &Step| {
+            let mut model = before.clone();
+            model.apply(step, now, made);
+            model
+        };
+        let mut models = vec![before.clone(), apply(step)];
+        match step {
+            Step::Unfail { group, .. } => {
+                models.extend(before.partly_unfailed(*group, &apply(step), shown));
+            }
+            Step::UnfailInto { group, to, .. } => {
+                let (group, to) = (*group, *to);
+                let parts = 1..before.of_group(group).len() as u64;
+                models.extend(parts.map(|most| apply(&Step::UnfailInto { group, most, to })));
+            }
             // Taken, and back after the crash: the attempt counts.
-            || matches!(step, Step::Fail { tube, .. } if before.next(*tube) == Some(*id))
-                && of(before, id).map(|it| Seen { attempts: it.attempts + 1, ..it }) == seen
-    };
-    let added = shown.tasks.keys().filter(|id| !before.tasks.contains_key(id)).count();
-    let settings = [&before.settings, &after.settings].contains(&&shown.settings);
-    if !ids.iter().all(is_explained) || added > 1 || !settings {
-        return None;
-    }
-    let mut found = Model { remembered: BTreeMap::new(), ..shown.clone() };
-    for (id, seen) in &shown.tasks {
-        let is_after = after.tasks.get(id) == Some(seen);
-        let places = if is_after { &after.places } else { &before.places };
-        match places.get(id) {
-            Some(place) => _ = found.places.insert(*id, *place),
-            None => found.put_last(*id),
+            Step::Fail { tube, .. } => models.extend(before.next(*tube).map(|id| {
+                let mut model = before.clone();
+                model.tasks.get_mut(&id).unwrap().attempts += 1;
+                model
+            })),
+            _ => {}
         }
+        models
     }
-    Some(found)
+
+    /// The model that an opening shows, after a step that was cut off, perhaps.
+    fn reopened(&self, shown: &Model, unfinished: Option<&Step>) -> Option<Model> {
+        let models = match unfinished {
+            None => vec![self.model.clone()],
+            Some(step) => self.cut_off(step, shown),
+        };
+        let now = self.now();
+        // One whose session ended with the crash is remembered from the opening on.
+        let is_remembered = |model: &Model| {
+            let until = |name| model.remembered.get(name).copied();
+            let visits =
+                |name| matches!(unfinished, Some(Step::Visit { who }) if CONSUMERS[*who] == name);
+            CONSUMERS.iter().all(|name| {
+                visits(*name)
+                    || until(*name).is_none_or(|until| until <= now)
+                    || shown.remembered.contains_key(name)
+            })
+        };
+        models.into_iter().find(|model| {
+            (&model.tasks, &model.settings) == (&shown.tasks, &shown.settings)
+                && is_remembered(model)
+        })
+    }
 }
 
 fn play(seed: u64) -> u64 {
@@ -408,26 +456,16 @@ fn play(seed: u64) -> u64 {
         story.disk.plan(Fault::None);
         let (queue, tubes) = story.open();
         let shown = story.look(&queue, &tubes);
-        let found = match unfinished.take() {
-            None => Some(story.model.clone())
-                .filter(|model| (&shown.tasks, &shown.settings) == (&model.tasks, &model.settings)),
-            Some(step) => {
-                let mut after = story.model.clone();
-                after.apply(&step, story.now(), TaskId::new(0));
-                cut_off(&story.model, &after, &shown, &step)
-            }
-        };
-        let Some(found) = found else {
+        let Some(found) = story.reopened(&shown, unfinished.take().as_ref()) else {
             panic!("seed {seed}\n{}\n{shown:?}\nexpected {:?}", story.trace(), story.model)
         };
-        // When the sessions ended is the opening's.
         story.model = Model { remembered: BTreeMap::new(), ..found };
         if generation == GENERATIONS {
             break;
         }
-        // Those of before are forgotten when their time is over, which is not foreseen.
-        story.clock.advance(Duration::from_secs(60));
-        queue.tick().unwrap();
+        // By then those of before are forgotten.
+        story.clock.advance(KEEP_MAX);
+        assert_eq!(story.look(&queue, &tubes).remembered, BTreeMap::new(), "{}", story.trace());
         story.disk.plan(Fault::Die(1 + story.rng.below(120)));
         for _ in 0..STEPS {
             let Some(step) = story.draw() else { continue };
