@@ -204,7 +204,7 @@ pub use store::{BaseSpace, Progress, Space, Stage};
 pub use words::backoff::Backoff;
 pub use words::clock::{Clock, ClockReading, ClockStep, ManualClock, SystemClock};
 pub use words::consumer::{ConsumerInfo, ConsumerOptions};
-pub use words::dependency::{Missing, Orphaned};
+pub use words::dependency::{After, Missing, Orphaned};
 pub use words::durability::Durability;
 pub use words::error::{Error, ErrorKind, Result};
 pub use words::event_options::EventOptions;

@@ -5,11 +5,11 @@ use crate::api::lease::{Lease, Task};
 use crate::api::queue_inner::QueueInner;
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
-use crate::engine::dependencies::{AfterTasks, FoundTasks};
+use crate::engine::dependencies::FoundTasks;
 use crate::engine::moves::{Move, Which};
 use crate::engine::update::Changes;
 use crate::words::backoff::Backoff;
-use crate::words::dependency::On;
+use crate::words::dependency::After;
 use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::EDGES_OF_OP;
@@ -124,10 +124,11 @@ impl TicketHandle {
     ) -> Result<()> {
         let Advance { delay, priority, result, after } = terms;
         let (tasks, found);
-        let after = match after.is_empty() {
+        let after = match after.tasks.is_empty() {
             true => None,
             false => {
-                (tasks, found) = self.earlier(after).map_err(|it| self.named(it, "advance"))?;
+                found = self.find(&after).map_err(|it| self.named(it, "advance"))?;
+                tasks = after;
                 Some((&tasks, &found))
             }
         };
@@ -139,15 +140,15 @@ impl TicketHandle {
         done.map_err(|error| self.named(error, "advance"))
     }
 
-    /// The tasks that the next step comes after, and where they are.
-    fn earlier(&self, tasks: &[TaskId]) -> Result<(AfterTasks, FoundTasks)> {
-        if tasks.len() > EDGES_OF_OP {
+    /// Where the tasks are that the next step comes after.
+    fn find(&self, after: &After) -> Result<FoundTasks> {
+        after.check()?;
+        let ids: Vec<_> = after.each_once().into_iter().map(|(id, _)| id).collect();
+        if ids.len() > EDGES_OF_OP {
             let text = format!("a step comes after at most {EDGES_OF_OP} tasks");
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
-        let found = self.hold.core.find_all(tasks)?;
-        let tasks = tasks.iter().map(|id| (*id, On::Success)).collect();
-        Ok((AfterTasks { is_given: true, tasks, ..AfterTasks::NONE.clone() }, found))
+        self.hold.core.find_all(&ids)
     }
 }
 

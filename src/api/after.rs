@@ -2,7 +2,7 @@
 //! op; what becomes of the task is the engine's.
 
 use crate::api::put::NewTask;
-use crate::engine::dependencies::AfterTasks;
+use crate::words::dependency::After;
 use crate::words::dependency::{Missing, On, Orphaned};
 use crate::words::task::TaskId;
 
@@ -92,15 +92,11 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     }
 
     fn after_end(mut self, tasks: impl IntoIterator<Item = TaskId>, on: On) -> Self {
-        let after = self.after_mut();
-        after.is_given = true;
-        // One more than the limit, so that an endless iterator is refused.
-        let room = AfterTasks::TASKS_KEPT.saturating_sub(after.tasks.len());
-        after.tasks.extend(tasks.into_iter().take(room).map(|id| (id, on)));
+        self.after_mut().add(tasks, on);
         self
     }
 
-    fn after_mut(&mut self) -> &mut AfterTasks {
+    fn after_mut(&mut self) -> &mut After {
         self.extras.get_or_insert_default().after.get_or_insert_default()
     }
 }

@@ -3,9 +3,9 @@
 
 use crate::api::put::{Backing, Common, NewTask, Payloads};
 use crate::api::tube::Tube;
-use crate::engine::dependencies::AfterTasks;
 use crate::engine::new_row::{Extras, NewRow};
 use crate::runtime::staged_put::StagedPut;
+use crate::words::dependency::After;
 use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
@@ -285,7 +285,7 @@ impl<T: ?Sized> Payloads<T> for TaskList<'_, T> {
                     // Each has a copy of the common ones, so that too many are refused before they
                     // are copied.
                     edges.set(edges.get() + both.edges());
-                    AfterTasks::ensure_fit_batch(edges.get())?;
+                    After::ensure_fit_batch(edges.get())?;
                     Some(both)
                 }
                 (own, common) => own.or(common),

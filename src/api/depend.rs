@@ -3,17 +3,16 @@
 use crate::api::queue::Queue;
 use crate::api::tube::Tube;
 use crate::engine::depend::{Depend, Undepend};
-use crate::engine::dependencies::AfterTasks;
-use crate::words::dependency::On;
+use crate::words::dependency::After;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{EDGES_MAX, EDGES_OF_OP};
 use crate::words::task::TaskId;
 
 /// What a blocked task waits for.
 impl<T: ?Sized> Tube<T> {
-    /// Lets a task that [waits for others](crate::NewTask::after) wait for the success of these
-    /// too, held if they end otherwise. What it comes after already stays as it is. More than 256
-    /// are added in several steps.
+    /// Lets a task that [waits for others](crate::NewTask::after) wait for these too: for their
+    /// success, held if they end otherwise, or on [other terms](After). What it comes after already
+    /// stays as it is. More than 256 are added in several steps.
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue, State};
@@ -34,27 +33,24 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// # Errors
     /// [`WrongState`](ErrorKind::WrongState) if it does not wait for others;
-    /// [`TaskNotFound`](ErrorKind::TaskNotFound) for the id of one of these that was never given;
-    /// [`Cycle`](ErrorKind::Cycle) if one of these is the task or waits for it;
-    /// [`TooDeep`](ErrorKind::TooDeep) if more than 1000 edges are before them;
+    /// [`TaskNotFound`](ErrorKind::TaskNotFound) for the id of one of these that was never given,
+    /// unless [that is ignored](After::missing); [`Cycle`](ErrorKind::Cycle) if one of these is the
+    /// task or waits for it; [`TooDeep`](ErrorKind::TooDeep) if more than 1000 edges are before them;
     /// [`Unsupported`](ErrorKind::Unsupported) between a temporary and a durable tube;
-    /// [`Invalid`](ErrorKind::Invalid) if it would come after more than 100 000 tasks;
-    /// [`DiskFull`](ErrorKind::DiskFull); as [`delete`](Tube::delete). After an error the steps
-    /// before it stay done.
-    pub fn depend(&self, id: TaskId, on: impl IntoIterator<Item = TaskId>) -> Result<()> {
-        let mut tasks: Vec<_> = on.into_iter().take(EDGES_MAX + 1).collect();
-        if tasks.len() > EDGES_MAX {
-            return self.name_task_errors("depend", id, Err(too_many()));
-        }
-        tasks.sort_unstable();
-        tasks.dedup();
+    /// [`Invalid`](ErrorKind::Invalid) if it would come after more than 100 000 tasks, or after one
+    /// by two different ends; [`DiskFull`](ErrorKind::DiskFull); as [`delete`](Tube::delete). After
+    /// an error the steps before it stay done.
+    pub fn depend(&self, id: TaskId, on: impl Into<After>) -> Result<()> {
+        let on = on.into();
+        self.name_task_errors("depend", id, on.check())?;
+        let tasks = on.each_once();
+        let ids: Vec<_> = tasks.iter().map(|(earlier, _)| *earlier).collect();
         let core = &self.hold.core;
-        let found = self.name_task_errors("depend", id, core.find_all(&tasks))?;
+        let found = self.name_task_errors("depend", id, core.find_all(&ids))?;
         let mut steps = tasks.chunks(EDGES_OF_OP);
         let mut step = Some(steps.next().unwrap_or_default());
         while let Some(some) = step {
-            let tasks = some.iter().map(|earlier| (*earlier, On::Success)).collect();
-            let after = AfterTasks { is_given: true, tasks, ..AfterTasks::NONE.clone() };
+            let after = After { tasks: some.to_vec(), ..on.clone() };
             let op = Depend { tube: self.number, id, after: &after, found: &found };
             let done = core.run(&op, self.durability);
             // The task that is not there may be one of the others.

@@ -189,7 +189,8 @@ impl<T: ?Sized, P> NewTask<'_, T, P> {
     where
         P: Payloads<T>,
     {
-        let find = |ids: &[TaskId]| tx.session.run(&FindTasks { ids });
+        let first = [self.tube.number, self.tube.hold.core.last_found()];
+        let find = |ids: &[TaskId]| tx.session.run(&FindTasks { ids, first });
         self.submit_after(find, |tube, op| {
             tx.same_queue(&tube.hold)?;
             tx.session.run(op)
@@ -204,8 +205,8 @@ impl<T: ?Sized> NewTask<'_, T> {
     /// # Errors
     /// As [`put`](NewTask::put); [`TooLarge`](ErrorKind::TooLarge) if it comes [after
     /// others](NewTask::after) that are looked for in too many tubes, so that their number times
-    /// that of the tubes is above 65 536; [`Invalid`](ErrorKind::Invalid) if the transaction is of
-    /// another queue.
+    /// that of the tubes is above 65 536, where its own tube and the one in which a task was found
+    /// last come first; [`Invalid`](ErrorKind::Invalid) if the transaction is of another queue.
     pub fn put_in(self, tx: &Transaction<'_>) -> Result<TaskId> {
         one(&self.run_in(tx)?).map(|put| put.id)
     }

@@ -1,7 +1,7 @@
 //! Edges of a task that is there are added and removed, as long as it waits for others.
 
 use crate::engine::context::{Op, OpContext};
-use crate::engine::dependencies::{AfterTasks, FoundTasks, NewEdges, count};
+use crate::engine::dependencies::{FoundTasks, NewEdges, count};
 use crate::engine::edge_exchange::ensure_acyclic;
 use crate::engine::edges;
 use crate::engine::stored::{StoredTask, TaskState};
@@ -10,6 +10,7 @@ use crate::engine::{lookup, transition};
 use crate::format::key::{self, Direction};
 use crate::format::row::{BlockedRow, EdgeCounts};
 use crate::format::{Scan, View};
+use crate::words::dependency::After;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{CYCLE_EDGES_MAX, EDGES_MAX, EDGES_OF_OP};
 use crate::words::task::{Cause, TaskId};
@@ -19,7 +20,7 @@ use crate::words::task::{Cause, TaskId};
 pub(crate) struct Depend<'a> {
     pub(crate) tube: u32,
     pub(crate) id: TaskId,
-    pub(crate) after: &'a AfterTasks,
+    pub(crate) after: &'a After,
     pub(crate) found: &'a FoundTasks,
 }
 
@@ -61,7 +62,7 @@ impl Op for Depend<'_> {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let (tube, id) = (&*ctx.tube(self.tube)?, self.id);
         let (stored, row) = blocked(ctx, tube, id)?;
-        let mut after = AfterTasks { tasks: Vec::new(), ..self.after.clone() };
+        let mut after = After { tasks: Vec::new(), ..self.after.clone() };
         for (earlier, on) in &self.after.tasks {
             let mut is_known = false;
             for is_met in [false, true] {

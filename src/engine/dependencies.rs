@@ -9,74 +9,11 @@ use crate::format::feature::DEPENDENCIES;
 use crate::format::key::{self, Direction};
 use crate::format::row::{EdgeCounts, EdgeRow, TaskEnds};
 use crate::format::{Scan, Tag, View};
-use crate::words::dependency::{Missing, On, Orphaned};
+use crate::words::dependency::{After, Missing, On, Orphaned};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{BATCH_EDGES_MAX, EDGES_MAX, EDGES_OF_OP};
+use crate::words::limits::EDGES_OF_OP;
 use crate::words::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The tasks that a task is put after.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AfterTasks {
-    /// Whether they were given, perhaps none. Otherwise only the terms were.
-    pub(crate) is_given: bool,
-    /// In the order in which they were given.
-    pub(crate) tasks: Vec<(TaskId, On)>,
-    /// `None` is the default.
-    pub(crate) missing: Option<Missing>,
-    /// `None` is the default.
-    pub(crate) orphaned: Option<Orphaned>,
-}
-
-impl AfterTasks {
-    pub(crate) const NONE: &'static Self =
-        &Self { is_given: false, tasks: Vec::new(), missing: None, orphaned: None };
-
-    /// Those that a put keeps of what it is given: one more than it may have.
-    pub(crate) const TASKS_KEPT: usize = EDGES_MAX + 1;
-
-    /// Also those of all tasks of a batch, with their terms where this one has none.
-    pub(crate) fn or(&self, common: &Self) -> Self {
-        let own: BTreeSet<_> = self.tasks.iter().map(|(id, _)| id).collect();
-        let more = common.tasks.iter().filter(|(id, _)| !own.contains(id));
-        Self {
-            is_given: self.is_given || common.is_given,
-            tasks: self.tasks.iter().chain(more).copied().collect(),
-            missing: self.missing.or(common.missing),
-            orphaned: self.orphaned.or(common.orphaned),
-        }
-    }
-
-    /// Refuses so many edges of a batch.
-    ///
-    /// # Errors
-    /// `Invalid`.
-    pub(crate) fn ensure_fit_batch(edges: usize) -> Result<()> {
-        if edges > BATCH_EDGES_MAX {
-            let text = format!("the tasks of a batch come after at most {BATCH_EDGES_MAX} others");
-            return Err(Error::new(ErrorKind::Invalid).because(text));
-        }
-        Ok(())
-    }
-
-    /// Refuses too many, and those that are given twice with other terms.
-    ///
-    /// # Errors
-    /// `Invalid`.
-    pub(crate) fn check(&self) -> Result<()> {
-        let invalid = |text: String| Err(Error::new(ErrorKind::Invalid).because(text));
-        if self.tasks.len() > EDGES_MAX {
-            return invalid(format!("a task comes after at most {EDGES_MAX} others"));
-        }
-        let mut terms = BTreeMap::new();
-        for (id, on) in &self.tasks {
-            if *terms.entry(id).or_insert(on) != on {
-                return invalid(format!("it comes after task {id} by two different ends"));
-            }
-        }
-        Ok(())
-    }
-}
 
 /// Where the tasks were found that others come after.
 #[derive(Clone, Debug)]
@@ -156,7 +93,7 @@ impl<'a> NewEdges<'a> {
     pub(crate) fn of(
         ctx: &OpContext<'a>,
         (tube, id): (&TubeEntry, TaskId),
-        after: &AfterTasks,
+        after: &After,
         found: &FoundTasks,
     ) -> Result<Self> {
         let tasks: BTreeMap<TaskId, On> = after.tasks.iter().copied().collect();

@@ -2,13 +2,14 @@
 //! edges that it has had go, and new ones come, in one step. No task may come to wait for itself.
 
 use crate::engine::context::OpContext;
-use crate::engine::dependencies::{AfterTasks, FoundTasks, NewEdges, block, count, some_of};
+use crate::engine::dependencies::{FoundTasks, NewEdges, block, count, some_of};
 use crate::engine::edges;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Direction, Run};
 use crate::format::row::{EdgeCounts, EdgeRow};
 use crate::format::{Scan, View};
+use crate::words::dependency::After;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::CYCLE_EDGES_MAX;
 use crate::words::task::TaskId;
@@ -30,7 +31,7 @@ impl<'a> EdgeExchange<'a> {
         ctx: &OpContext<'a>,
         old: &TaskRef<'_>,
         (tube, id): (&TubeEntry, TaskId),
-        (after, found): (&AfterTasks, &FoundTasks),
+        (after, found): (&After, &FoundTasks),
     ) -> Result<Self> {
         if after.tasks.iter().any(|(earlier, _)| *earlier == old.id) {
             return Err(Error::new(ErrorKind::Cycle).on_task(old.id));

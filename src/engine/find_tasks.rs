@@ -7,46 +7,70 @@ use crate::engine::query;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{BATCH_EDGES_MAX, LOOKS_IN_TRANSACTION, SWEEP_TASKS};
 use crate::words::task::TaskId;
+use std::iter;
 
 /// Finds tasks of which each may be in any tube.
 pub(crate) struct FindTasks<'a> {
     pub(crate) ids: &'a [TaskId],
+    /// The tubes where they may well be: these are looked into before the others.
+    pub(crate) first: [u32; 2],
+}
+
+/// A search: what it has found, and what not yet.
+struct Search {
+    found: FoundTasks,
+    left: Vec<TaskId>,
+    /// How many looks it may still take.
+    looks: usize,
+}
+
+impl Search {
+    /// Looks into a tube for all that is left.
+    fn look(&mut self, ctx: &OpContext<'_>, number: u32) -> Result<()> {
+        self.looks = self.looks.checked_sub(1 + self.left.len()).ok_or_else(too_many)?;
+        let Some(tube) = query::sound_tube(ctx, number)? else { return Ok(()) };
+        if query::tasks(ctx, &tube) == 0 {
+            return Ok(());
+        }
+        for id in std::mem::take(&mut self.left) {
+            // A damaged one is there.
+            match sound(query::has(ctx, &tube, id))?.unwrap_or(true) {
+                true => _ = self.found.tubes.insert(id, number),
+                false => self.left.push(id),
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Op for FindTasks<'_> {
     type Done = FoundTasks;
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<FoundTasks> {
-        let mut found = FoundTasks { most: BATCH_EDGES_MAX, ..FoundTasks::before(ctx.next_id()) };
-        let mut left = Vec::new();
-        for id in self.ids.iter().filter(|id| (1..found.next).contains(&id.get())) {
+        let found = FoundTasks { most: BATCH_EDGES_MAX, ..FoundTasks::before(ctx.next_id()) };
+        let mut search = Search { found, left: Vec::new(), looks: LOOKS_IN_TRANSACTION };
+        for id in self.ids.iter().filter(|id| (1..search.found.next).contains(&id.get())) {
             match query::moved_to(ctx, *id)? {
-                Some(number) => _ = found.tubes.insert(*id, number),
-                None => left.push(*id),
+                Some(number) => _ = search.found.tubes.insert(*id, number),
+                None => search.left.push(*id),
             }
         }
-        let (mut looks, mut next) = (LOOKS_IN_TRANSACTION, Some(0));
-        while let Some(first) = next.filter(|_| !left.is_empty()) {
-            let (numbers, more) = query::numbers_from(ctx, first, SWEEP_TASKS)?;
-            for number in numbers {
-                looks = looks.checked_sub(1 + left.len()).ok_or_else(too_many)?;
-                let Some(tube) = query::sound_tube(ctx, number)? else { continue };
-                if query::tasks(ctx, &tube) == 0 {
-                    continue;
-                }
-                let mut elsewhere = Vec::new();
-                for id in left {
-                    // A damaged one is there.
-                    match sound(query::has(ctx, &tube, id))?.unwrap_or(true) {
-                        true => _ = found.tubes.insert(id, number),
-                        false => elsewhere.push(id),
-                    }
-                }
-                left = elsewhere;
+        let [own, last] = self.first;
+        for number in iter::once(own).chain((last != own).then_some(last)) {
+            match search.look(ctx, number) {
+                Err(error) if error.is_not_found() => {}
+                looked => looked?,
+            }
+        }
+        let mut next = Some(0);
+        while let Some(from) = next.filter(|_| !search.left.is_empty()) {
+            let (numbers, more) = query::numbers_from(ctx, from, SWEEP_TASKS)?;
+            for number in numbers.into_iter().filter(|number| !self.first.contains(number)) {
+                search.look(ctx, number)?;
             }
             next = more;
         }
-        Ok(found)
+        Ok(search.found)
     }
 }
 

@@ -4,7 +4,7 @@
 //! call that did not finish.
 
 use crate::engine::context::{Op, OpContext};
-use crate::engine::dependencies::{AfterTasks, NewEdges};
+use crate::engine::dependencies::NewEdges;
 use crate::engine::edges::{begin_unlink, scope};
 use crate::engine::linked::{Linked, read};
 use crate::engine::put::PutTasks;
@@ -12,7 +12,7 @@ use crate::format::Scan;
 use crate::format::feature::DEPENDENCIES;
 use crate::format::key::{self, Work};
 use crate::format::row::{LinkingRow, task_of_work};
-use crate::words::dependency::On;
+use crate::words::dependency::{After, On};
 use crate::words::error::Result;
 use crate::words::limits::{EDGES_OF_OP, EDGES_OF_STEP};
 use crate::words::numbers::Numbers;
@@ -52,7 +52,7 @@ impl Op for LinkSome<'_> {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Option<Linked>> {
         let tube = &*ctx.tube(self.put.tube)?;
         let given = self.put.tasks.first().and_then(|task| task.extras?.after.as_ref());
-        let (first, given) = (self.before.is_none(), given.unwrap_or(AfterTasks::NONE));
+        let (first, given) = (self.before.is_none(), given.unwrap_or(After::NONE));
         if let (true, Some(task)) = (first, self.put.tasks.first())
             && !self.put.admits_linked(ctx, tube, task)?
         {
@@ -65,7 +65,7 @@ impl Op for LinkSome<'_> {
         let some = self.tasks.iter().skip(linked.done).take(EDGES_OF_OP);
         let (missing, orphaned) = (given.missing, given.orphaned);
         let tasks = some.copied().collect();
-        let after = AfterTasks { is_given: true, tasks, missing, orphaned };
+        let after = After { is_given: true, tasks, missing, orphaned };
         let edges = NewEdges::of(ctx, (tube, linked.id), &after, self.put.found())?;
         let at = key::work(Work::Linking, scope(linked.run), linked.id);
         let mut work = match first {

@@ -3,7 +3,7 @@
 //! unless it gets another one: then no piece of it is written again.
 
 use crate::engine::context::{Op, OpContext, damaged};
-use crate::engine::dependencies::{AfterTasks, FoundTasks};
+use crate::engine::dependencies::FoundTasks;
 use crate::engine::edge_exchange::EdgeExchange;
 use crate::engine::new_row::NewRow;
 use crate::engine::replace::Replacement;
@@ -25,6 +25,7 @@ use crate::format::row::{
 };
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
+use crate::words::dependency::After;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId, Ticket};
@@ -39,7 +40,7 @@ pub(crate) struct Move<'a> {
     /// Puts wait for room in the other tube, and what there is belongs to them.
     pub(crate) others_wait: bool,
     /// The tasks that its next step comes after, and where they are.
-    pub(crate) after: Option<(&'a AfterTasks, &'a FoundTasks)>,
+    pub(crate) after: Option<(&'a After, &'a FoundTasks)>,
 }
 
 /// Which task is moved.

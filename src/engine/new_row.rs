@@ -1,7 +1,6 @@
 //! A task that is to be put, as the caller describes it. Decides nothing.
 
 use crate::engine::context::OpContext;
-use crate::engine::dependencies::AfterTasks;
 use crate::engine::stored::TaskState;
 use crate::engine::tags::say;
 use crate::engine::tube_cache::TubeEntry;
@@ -11,6 +10,7 @@ use crate::format::Value;
 use crate::format::key::Order;
 use crate::format::row::{Labels, label_section};
 use crate::words::backoff::RetryTerms;
+use crate::words::dependency::After;
 use crate::words::details;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::name;
@@ -53,7 +53,7 @@ pub(crate) struct Extras<'a> {
     pub(crate) must_exist: bool,
     /// Without it the task waits for no other one, and one that is put again for those that it has
     /// waited for.
-    pub(crate) after: Option<AfterTasks>,
+    pub(crate) after: Option<After>,
     gates: TaskGates<'a>,
     /// The gates as the name of a line.
     line: Option<String>,
@@ -116,7 +116,7 @@ impl<'a> Extras<'a> {
             all.tags.clone_from(&common.tags);
         }
         if let Some(common) = &common.after {
-            all.after = Some(self.after.as_ref().unwrap_or(AfterTasks::NONE).or(common));
+            all.after = Some(self.after.as_ref().unwrap_or(After::NONE).or(common));
         }
         all.label(|labels| {
             labels.kind = labels.kind.or(common.labels.kind);
@@ -189,7 +189,7 @@ impl<'a> Extras<'a> {
     /// # Errors
     /// `Invalid`.
     pub(crate) fn check_after(&self) -> Result<()> {
-        self.after.as_ref().map_or(Ok(()), AfterTasks::check)
+        self.after.as_ref().map_or(Ok(()), After::check)
     }
 
     /// After how many.

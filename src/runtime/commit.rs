@@ -69,7 +69,7 @@ pub(crate) struct Attempt<'a> {
 }
 
 /// What an op needs before it is tried again. Nothing of it has happened.
-pub(crate) enum After {
+pub(crate) enum Need {
     /// Its record is too large for the journal: it goes through a commit of the base.
     BaseCommit,
     /// The journal has no room: checkpoint.
@@ -85,7 +85,7 @@ pub(crate) enum After {
 
 /// Why an op was not done. It changed nothing that is visible.
 pub(crate) enum Undone {
-    TryAfter(After),
+    TryAfter(Need),
     Refused(Error),
 }
 
@@ -98,8 +98,8 @@ impl From<Error> for Undone {
 impl From<StoreFailure> for Undone {
     fn from(failure: StoreFailure) -> Self {
         match failure {
-            StoreFailure::NoRoom => Self::TryAfter(After::JournalSpace),
-            StoreFailure::TooLarge => Self::TryAfter(After::BaseCommit),
+            StoreFailure::NoRoom => Self::TryAfter(Need::JournalSpace),
+            StoreFailure::TooLarge => Self::TryAfter(Need::BaseCommit),
             StoreFailure::Refused(error) | StoreFailure::Broken(error) => Self::Refused(error),
         }
     }
@@ -209,7 +209,7 @@ impl EngineState {
                 return Ok(None);
             }
             if self.is_due(tube, sees_delays, came)? {
-                return Err(Undone::TryAfter(After::Yield));
+                return Err(Undone::TryAfter(Need::Yield));
             }
         }
     }
@@ -246,7 +246,7 @@ impl EngineState {
         if left == 0 && !self.store.is_full() {
             for tube in self.due_of_set(set, came, 1)? {
                 if self.is_due(tube, true, came)? {
-                    return Err(Undone::TryAfter(After::Yield));
+                    return Err(Undone::TryAfter(Need::Yield));
                 }
             }
         }
@@ -270,7 +270,7 @@ impl EngineState {
             let work = WorkOff::of((&self.derived, &self.store), (tube, most), sees_delays);
             match self.commit(&work, attempt) {
                 Ok(_) => break,
-                Err(Undone::TryAfter(After::JournalSpace)) if most > 1 || self.has_ready(tube) => {}
+                Err(Undone::TryAfter(Need::JournalSpace)) if most > 1 || self.has_ready(tube) => {}
                 Err(Undone::Refused(error)) if error.kind() == ErrorKind::DiskFull => {}
                 Err(undone) => return Err(undone),
             }
@@ -319,12 +319,12 @@ impl EngineState {
         if op.adds() && self.store.is_full() {
             // A checkpoint finds out whether there is room again.
             return Err(match self.tries_for_room(attempt.now) {
-                true => Undone::TryAfter(After::JournalSpace),
+                true => Undone::TryAfter(Need::JournalSpace),
                 false => Undone::Refused(Error::new(ErrorKind::DiskFull)),
             });
         }
         if !self.has_numbers(op.numbers(), attempt.env.gate) {
-            return Err(Undone::TryAfter(After::Numbers(self.reserve(op.numbers())?)));
+            return Err(Undone::TryAfter(Need::Numbers(self.reserve(op.numbers())?)));
         }
         let next = self.numbers.next;
         let written = self.decide_and_append(op, attempt);
@@ -343,10 +343,10 @@ impl EngineState {
         let Undone::Refused(error) = undone else { return undone };
         let Some(row) = attempt.call.unrepaired(&error) else { return Undone::Refused(error) };
         match self.commit(&Repair::Row(row.clone()), attempt) {
-            Ok(_) => Undone::TryAfter(After::Yield),
+            Ok(_) => Undone::TryAfter(Need::Yield),
             // It stays as it is, and the op passes it by.
             Err(Undone::Refused(error)) if error.kind() == ErrorKind::Damaged => {
-                Undone::TryAfter(After::Yield)
+                Undone::TryAfter(Need::Yield)
             }
             Err(undone) => {
                 attempt.call.repaired.retain(|repaired| *repaired != row);

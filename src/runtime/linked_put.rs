@@ -2,13 +2,13 @@
 //! written at a time, and after the last of them the put makes the task. The edges of a put that
 //! does not finish are removed. It does not write pieces of payloads itself.
 
-use crate::engine::dependencies::{AfterTasks, FoundTasks};
+use crate::engine::dependencies::FoundTasks;
 use crate::engine::linked::{Earlier, Linked};
 use crate::engine::linking::{LinkSome, Unlink};
 use crate::engine::put::PutTasks;
 use crate::runtime::pipeline::submit;
 use crate::runtime::shared::Shared;
-use crate::words::dependency::On;
+use crate::words::dependency::{After, On};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{EDGES_OF_OP, KEY_TRIES_MAX};
 use crate::words::task::TaskId;
@@ -24,16 +24,8 @@ pub(crate) struct LinkedPut<'a> {
 pub(crate) fn is_long(put: &PutTasks<'_>) -> bool {
     let [task] = put.tasks else { return false };
     let after = task.extras.and_then(|extras| extras.after.as_ref());
-    let is_many = |after: &AfterTasks| each_once(after).len() > EDGES_OF_OP;
+    let is_many = |after: &After| after.each_once().len() > EDGES_OF_OP;
     after.is_some_and(|after| after.tasks.len() > EDGES_OF_OP && is_many(after))
-}
-
-/// The earlier tasks, each once.
-fn each_once(after: &AfterTasks) -> Vec<(TaskId, On)> {
-    let mut tasks = after.tasks.clone();
-    tasks.sort_unstable();
-    tasks.dedup();
-    tasks
 }
 
 impl<'a> LinkedPut<'a> {
@@ -51,7 +43,7 @@ impl<'a> LinkedPut<'a> {
     ) -> Result<R> {
         let after = put.tasks.first().and_then(|task| task.extras?.after.as_ref());
         let Some(after) = after else { return last(put) };
-        let tasks = each_once(after);
+        let tasks = after.each_once();
         let mut tries_left = KEY_TRIES_MAX;
         loop {
             tries_left -= 1;

@@ -1,13 +1,13 @@
 //! The steps of every op: admit, do due work, decide, append, publish. An attempt runs under the
 //! engine's lock and waits for nothing. Either it is done, or nothing has happened and it returns
-//! what it needs as a [`After`]. This file has the blocking interface, one loop over the attempts.
+//! what it needs as a [`Need`]. This file has the blocking interface, one loop over the attempts.
 
 use crate::engine::Op;
 use crate::engine::cascade::FollowEnds;
 use crate::engine::effects::EdgeWork;
 use crate::format::key::{self, Work};
 use crate::runtime::checkpointer::{relieve_journal, run_post_commit};
-use crate::runtime::commit::{After, Attempts, Undone};
+use crate::runtime::commit::{Attempts, Need, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::shared::Shared;
 use crate::runtime::transaction::TransactionCommit;
@@ -23,7 +23,7 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
         let mut attempted = state.execute(op, &mut attempts, &parts.env());
         if let Err(Undone::Refused(error)) = &attempted {
             if state.store.refuses_reads(error) {
-                attempted = Err(Undone::TryAfter(After::Reopening));
+                attempted = Err(Undone::TryAfter(Need::Reopening));
             } else {
                 state.reopen_after(error);
             }
@@ -41,14 +41,14 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
                 return Ok(done);
             }
             Err(Undone::Refused(error)) => return Err(error),
-            Err(Undone::TryAfter(After::JournalSpace)) => relieve_journal(parts, post.checkpoints)?,
-            Err(Undone::TryAfter(After::Numbers(mark))) => parts.gate.wait(mark)?,
-            Err(Undone::TryAfter(After::Reopening)) => parts.await_reopening(),
-            Err(Undone::TryAfter(After::Yield)) => {
+            Err(Undone::TryAfter(Need::JournalSpace)) => relieve_journal(parts, post.checkpoints)?,
+            Err(Undone::TryAfter(Need::Numbers(mark))) => parts.gate.wait(mark)?,
+            Err(Undone::TryAfter(Need::Reopening)) => parts.await_reopening(),
+            Err(Undone::TryAfter(Need::Yield)) => {
                 run_post_commit(parts, &post);
                 parts.state.pass_on();
             }
-            Err(Undone::TryAfter(After::BaseCommit)) => {
+            Err(Undone::TryAfter(Need::BaseCommit)) => {
                 let (done, began) = commit_to_base(parts, op)?;
                 match began {
                     Some(began) if O::FOLLOWS_ENDS => follow_ends(parts, *began),

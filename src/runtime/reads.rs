@@ -136,7 +136,7 @@ impl Shared {
     pub(crate) fn find_all(&self, ids: &[TaskId]) -> Result<FoundTasks> {
         let mut found = FoundTasks::before(u64::MAX);
         for some in ids.chunks(TUBES_OF_STEP) {
-            let last = self.last_found.load(Ordering::Relaxed) as u32;
+            let last = self.last_found();
             let (next, known) = self.look_at(|state, _| {
                 let look = |id: &TaskId| match state.was_given(*id) {
                     true => look_where_known(state, *id, last),
@@ -203,12 +203,17 @@ impl Shared {
 
     /// The tube that has this task. Looks first where the last one was found, by whatever call.
     pub(crate) fn tube_with(&self, id: TaskId) -> Result<Option<u32>> {
-        let last = self.last_found.load(Ordering::Relaxed) as u32;
+        let last = self.last_found();
         let found = self.search_tubes(id, last)?;
         if let Some(number) = found {
             self.note_found(number);
         }
         Ok(found)
+    }
+
+    /// Into which tube the next search looks first.
+    pub(crate) fn last_found(&self) -> u32 {
+        self.last_found.load(Ordering::Relaxed) as u32
     }
 
     /// The next search looks into this tube first.

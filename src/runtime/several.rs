@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use crate::engine::{Op, OpContext};
     use crate::format::{Deadline, Range, Tag, Value, key};
-    use crate::runtime::commit::{After, Attempts, EngineState, Undone};
+    use crate::runtime::commit::{Attempts, EngineState, Need, Undone};
     use crate::words::durability::Durability;
     use crate::words::error::ErrorKind;
     use crate::words::limits::SWEEP_TASKS;
@@ -238,7 +238,7 @@ mod tests {
                 let step = state.execute(&take, &mut attempts, &core.env());
                 assert!(before - left(&state) <= SWEEP_TASKS as u64);
                 match step {
-                    Err(Undone::TryAfter(After::Yield)) => turns += 1,
+                    Err(Undone::TryAfter(Need::Yield)) => turns += 1,
                     Ok((taken, _)) => break assert_eq!(taken.tasks.len(), 1),
                     Err(_) => panic!("it is refused"),
                 }

@@ -279,7 +279,7 @@ mod tests {
     use crate::engine::take::Take;
     use crate::engine::tube_cache::KnownTubes;
     use crate::format::View;
-    use crate::runtime::commit::{After, Attempts, EngineState, Undone};
+    use crate::runtime::commit::{Attempts, EngineState, Need, Undone};
     use crate::words::limits::{SWEEP_TASKS, TRIMMED_MAX};
     use crate::words::task::State;
     use crate::{
@@ -558,7 +558,7 @@ mod tests {
             let step = state.execute(&take, &mut attempts, &core.env());
             assert!(before - left(&state) <= SWEEP_TASKS as u64);
             match step {
-                Err(Undone::TryAfter(After::Yield)) => turns += 1,
+                Err(Undone::TryAfter(Need::Yield)) => turns += 1,
                 Ok((handed, _)) => break assert_eq!(handed.len(), 1),
                 Err(_) => panic!("refused"),
             }

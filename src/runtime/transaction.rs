@@ -6,7 +6,7 @@ use crate::engine::decision::Decision;
 use crate::engine::due::WorkOff;
 use crate::engine::effects::EdgeWork;
 use crate::runtime::checkpointer::look_for_room;
-use crate::runtime::commit::{After, Attempt, Attempts, EngineState, Undone};
+use crate::runtime::commit::{Attempt, Attempts, EngineState, Need, Undone};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::reentrancy::{self, TransactionScope};
@@ -159,7 +159,7 @@ fn run_due_work(
                 Ok((left, _)) => more = left,
                 Err(Undone::Refused(error)) => return Err(error),
                 // A damaged row was repaired.
-                Err(Undone::TryAfter(After::Yield)) => {}
+                Err(Undone::TryAfter(Need::Yield)) => {}
                 Err(Undone::TryAfter(_)) => by_itself = false,
             }
         } else {

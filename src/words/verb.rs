@@ -1,6 +1,7 @@
 //! Arguments and results of some verbs: the terms of a release, what a put does about an existing
 //! key, what it did, and the verdicts on a taken task. Plain values, which the engine applies.
 
+use crate::words::dependency::After;
 use crate::words::durability::Durability;
 use crate::words::limits::NAMES_SHOWN;
 use crate::words::macros::setters;
@@ -158,24 +159,25 @@ impl Release {
 }
 
 /// The terms on which a task goes on to another tube, see [`Task::advance`](crate::Task::advance).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Advance<'a> {
     pub(crate) delay: Option<Duration>,
     pub(crate) priority: Option<i64>,
     pub(crate) result: Option<&'a [u8]>,
-    pub(crate) after: &'a [TaskId],
+    pub(crate) after: After,
 }
 
 impl<'a> Advance<'a> {
     /// At once, with its priority, and without a result.
     pub const fn new() -> Self {
-        Self { delay: None, priority: None, result: None, after: &[] }
+        Self { delay: None, priority: None, result: None, after: After::new() }
     }
 
-    /// The next step waits for the success of these tasks, at most 256, as one that is put
-    /// [after](crate::NewTask::after) them does; held if they end otherwise. What the step before
-    /// has waited for is not among its [dependencies](crate::Queue::dependencies) any more.
+    /// The next step waits for these tasks, at most 256, as one that is put
+    /// [after](crate::NewTask::after) them does: for their success, or on [other terms](After).
+    /// What the step before has waited for is not among its
+    /// [dependencies](crate::Queue::dependencies) any more. It replaces an earlier call.
     ///
     /// ```
     /// use tubewell::{Advance, Queue, State};
@@ -193,8 +195,8 @@ impl<'a> Advance<'a> {
     /// # Ok(())
     /// # }
     /// ```
-    pub const fn after(mut self, tasks: &'a [TaskId]) -> Self {
-        self.after = tasks;
+    pub fn after(mut self, tasks: impl Into<After>) -> Self {
+        self.after = tasks.into();
         self
     }
 

@@ -3,8 +3,8 @@
 use crate::{kind, secs, still};
 use std::error::Error;
 use tubewell::{
-    Advance, Conflict, ErrorKind, ManualClock, Orphaned, PutOutcome, Queue, Retention, State,
-    TaskId, Tube, TubeKind, TubeOptions,
+    Advance, After, Conflict, ErrorKind, ManualClock, Missing, Orphaned, PutOutcome, Queue,
+    Retention, State, TaskId, Tube, TubeKind, TubeOptions,
 };
 
 fn queue() -> (Queue, Tube, ManualClock) {
@@ -508,6 +508,57 @@ fn a_transaction_looks_for_tasks_in_so_many_tubes() {
     assert_eq!(refused.kind(), ErrorKind::TooLarge);
     tube.task(b"c").after(gone).put().unwrap();
     assert_eq!(tube.stats().unwrap().ready, 2);
+
+    // Its own tube, and the one of the last search, come before all others.
+    let late = queue.tube("late").unwrap();
+    let there = late.put_many(vec![&b"p"[..]; 10_000]).unwrap();
+    let put = |to: &Tube| {
+        queue.transact(|tx| to.task(b"c").after(there.clone()).put_in(tx).map(drop)).unwrap();
+    };
+    put(&late);
+    queue.find(there[0]).unwrap();
+    put(&tube);
+    assert_eq!(late.stats().unwrap().blocked + tube.stats().unwrap().blocked, 2);
+}
+
+/// The terms that a put has, where edges are added to a task and where its next step gets some.
+#[test]
+fn edges_are_added_on_any_terms() {
+    let (queue, tube, _) = queue();
+    let next = queue.tube("next").unwrap();
+    let [root, good, bad, gone] = [b"r", b"g", b"b", b"x"].map(|it| tube.put(it).unwrap());
+    let unknown = TaskId::new(1 << 40);
+    let child = tube.task(b"c").after([root]).put().unwrap();
+
+    let both_ways = After::new().success([good]).failure([good]);
+    assert_eq!(kind(tube.depend(child, both_ways)), ErrorKind::Invalid);
+    tube.depend(child, After::new().success([unknown]).missing(Missing::Ignore)).unwrap();
+    let terms = After::new().failure([bad]).any_end([gone]).orphaned(Orphaned::Ignore);
+    tube.depend(child, terms.success([good])).unwrap();
+    assert_eq!(tube.peek(child).unwrap().dependencies.first, [root, good, bad, gone]);
+    tube.bury(bad, "it waits for that").unwrap();
+    tube.force_delete(gone).unwrap();
+    tube.force_delete(good).unwrap();
+    assert_eq!(tube.peek(child).unwrap().dependencies.first, [root], "an ignored end frees it");
+    tube.depend(child, After::new().failure([good]).orphaned(Orphaned::Cancel)).unwrap();
+    assert_eq!(state(&queue, child), None, "the other one can fail no more");
+    is_sound(&queue);
+
+    let ids = [(); 3].map(|()| next.put(b"a step").unwrap());
+    let [on_failure, cancelled, free] = ids;
+    let advance = |id, after: After| {
+        let mut task = next.claim(id).unwrap();
+        task.advance_with(&next, Advance::new().after(after)).unwrap();
+    };
+    advance(on_failure, After::new().failure([root]));
+    advance(cancelled, After::new().success([bad]).orphaned(Orphaned::Cancel));
+    advance(free, After::new().success([unknown]).missing(Missing::Ignore));
+    assert_eq!(state(&queue, on_failure), Some(State::Blocked));
+    assert_eq!(state(&queue, cancelled), None);
+    assert_eq!(state(&queue, free), Some(State::Ready));
+    tube.bury(root, "it fails").unwrap();
+    assert_eq!(state(&queue, on_failure), Some(State::Ready));
+    is_sound(&queue);
 }
 
 /// The next step of a task waits for others; a refusal leaves the task with its holder.
@@ -525,13 +576,13 @@ fn the_next_step_of_a_task_may_wait_for_others() {
         (vec![TaskId::new(1 << 40)], ErrorKind::TaskNotFound),
         (vec![id], ErrorKind::Cycle),
         (vec![later], ErrorKind::Cycle),
-        (vec![first; 257], ErrorKind::Invalid),
+        ((1..=257).map(TaskId::new).collect(), ErrorKind::Invalid),
     ] {
         let refused = task.advance_with(&next, Advance::new().after(&after)).unwrap_err();
         assert_eq!((refused.kind(), state(&queue, id)), (kind, Some(State::Taken)));
     }
     let both = [first, second];
-    let terms = Advance::new().after(&both).delay(secs(60)).result(b"r");
+    let terms = Advance::new().after(both).delay(secs(60)).result(b"r");
     task.advance_with(&next, terms).unwrap();
     let step = next.peek(id).unwrap();
     assert_eq!((step.state, step.dependencies.count), (State::Blocked, 2));

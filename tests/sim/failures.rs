@@ -133,9 +133,9 @@ impl Model {
         (seen.tube, seen.failed, seen.attempts) = (tube, None, 0);
     }
 
-    /// This model after a part of an `unfail`, of which `all` is left after the whole: it works tube
-    /// by tube, in each on those first that were buried first. `None` if what is shown is no such
-    /// part.
+    /// This model after a part of an `unfail`, of which `all` is left after the whole: it works
+    /// tube by tube, in each on those first that were buried first. `None` if what is shown is no
+    /// such part.
     fn partly_unfailed(&self, group: usize, all: &Self, shown: &Self) -> Option<Self> {
         let (mut part, mut ends) = (self.clone(), [false; TUBES]);
         let is_ready = |model: &Self, id| model.tasks.get(id).is_some_and(|it| it.failed.is_none());

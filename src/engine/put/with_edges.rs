@@ -2,12 +2,13 @@
 
 use super::PutTasks;
 use crate::engine::context::OpContext;
-use crate::engine::dependencies::{AfterTasks, FoundTasks, NewEdges, block};
+use crate::engine::dependencies::{FoundTasks, NewEdges, block};
 use crate::engine::new_row::Extras;
 use crate::engine::stored::TaskState;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{kinds, tags, task_gates};
 use crate::format::row::LinkingRow;
+use crate::words::dependency::After;
 use crate::words::error::Result;
 use crate::words::task::TaskId;
 
@@ -28,7 +29,7 @@ impl PutTasks<'_> {
     pub(super) fn check_edges(&self) -> Result<()> {
         let after = self.tasks.iter().filter_map(|task| task.extras?.after.as_ref());
         let edges: usize = after.map(|after| after.tasks.len()).sum();
-        if self.is_batch { AfterTasks::ensure_fit_batch(edges) } else { Ok(()) }
+        if self.is_batch { After::ensure_fit_batch(edges) } else { Ok(()) }
     }
 
     /// Writes the edges of a new task to those that it comes after. Returns its first state with
@@ -46,7 +47,7 @@ impl PutTasks<'_> {
                 (counts, is_cancelled)
             }
             None => {
-                let after = extras.after.as_ref().unwrap_or(AfterTasks::NONE);
+                let after = extras.after.as_ref().unwrap_or(After::NONE);
                 let edges = NewEdges::of(ctx, of, after, self.found())?;
                 edges.write(ctx, of)?;
                 (edges.counts(), edges.is_cancelled)

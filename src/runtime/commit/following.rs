@@ -1,6 +1,6 @@
 //! What a decision has begun for the ends of tasks, as a part of it. It writes nothing by itself.
 
-use super::{After, Attempt, EngineState, Undone};
+use super::{Attempt, EngineState, Need, Undone};
 use crate::engine::cascade::follow_at_once;
 use crate::engine::context::OpContext;
 
@@ -23,6 +23,6 @@ impl EngineState {
             return Ok(grows);
         }
         attempt.call.leaves_ends = true;
-        Err(Undone::TryAfter(After::Yield))
+        Err(Undone::TryAfter(Need::Yield))
     }
 }

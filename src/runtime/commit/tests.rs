@@ -48,7 +48,7 @@ fn a_reservation_that_was_not_written_gives_no_numbers() {
     while state.store.note(MetaDelta::default()).is_ok() {}
     state.numbers.next.ids = state.numbers.end.ids;
     let batch = Numbers::of_ids(NUMBER_BLOCK);
-    assert!(matches!(state.reserve(batch), Err(Undone::TryAfter(After::JournalSpace))));
+    assert!(matches!(state.reserve(batch), Err(Undone::TryAfter(Need::JournalSpace))));
     gate.flush().unwrap();
     assert!(!state.has_numbers(Numbers::of_ids(1), env.gate), "no record reserves them");
     assert!(state.has_numbers(Numbers::of_tokens(1), env.gate));
@@ -139,9 +139,9 @@ fn done<O: Op>(state: &mut EngineState, env: &CommitEnv<'_>, op: &O) -> Option<O
     loop {
         match state.execute(op, &mut Attempts::default(), env) {
             Ok((done, _)) => return Some(done),
-            Err(Undone::TryAfter(After::Numbers(mark))) => env.gate.wait(mark).unwrap(),
-            Err(Undone::TryAfter(After::Yield)) => {}
-            Err(Undone::TryAfter(After::JournalSpace)) => return None,
+            Err(Undone::TryAfter(Need::Numbers(mark))) => env.gate.wait(mark).unwrap(),
+            Err(Undone::TryAfter(Need::Yield)) => {}
+            Err(Undone::TryAfter(Need::JournalSpace)) => return None,
             Err(_) => panic!("it is refused"),
         }
     }

@@ -1,12 +1,12 @@
 //! What a put in several steps leaves behind when its last one is refused.
 
 use super::LinkedPut;
-use crate::engine::dependencies::AfterTasks;
 use crate::engine::linked::Earlier;
 use crate::engine::new_row::{Extras, NewRow};
 use crate::engine::put::PutTasks;
 use crate::format::{Range, Tag, View};
 use crate::runtime::staged_put::StagedPut;
+use crate::words::dependency::After;
 use crate::words::dependency::On;
 use crate::{Conflict, ErrorKind, PutOutcome, Queue, Retention, TubeOptions};
 
@@ -19,7 +19,7 @@ fn a_put_of_many_edges_that_finds_no_room_lets_the_earlier_tasks_go() {
     let core = &tube.hold.core;
     let found = core.find_all(&parents).unwrap();
     let tasks: Vec<_> = parents.iter().map(|id| (*id, On::Success)).collect();
-    let after = AfterTasks { is_given: true, tasks: tasks.clone(), ..AfterTasks::NONE.clone() };
+    let after = After { is_given: true, tasks: tasks.clone(), ..After::NONE.clone() };
     let mut extras = Extras::default();
     extras.after = Some(after);
     let put = PutTasks {
@@ -63,7 +63,7 @@ fn a_put_of_many_edges_whose_key_is_given_meanwhile() {
     let core = &tube.hold.core;
     let tasks: Vec<_> = parents.iter().map(|id| (*id, On::Success)).collect();
     let mut extras = Extras::default();
-    let after = AfterTasks { is_given: true, tasks: tasks.clone(), ..AfterTasks::NONE.clone() };
+    let after = After { is_given: true, tasks: tasks.clone(), ..After::NONE.clone() };
     extras.after = Some(after);
     let count = |tag| core.state.lock().store.count(Range::of(tag));
     let kinds = [

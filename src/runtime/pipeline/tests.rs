@@ -263,10 +263,10 @@ fn an_edge_that_goes_before_its_cascade_holds_nothing() {
 /// A put of many edges is seen by no call before its last step, and a kill undoes it.
 #[test]
 fn a_kill_amid_a_long_put_leaves_nothing_of_it() {
-    use crate::engine::dependencies::AfterTasks;
     use crate::engine::linking::LinkSome;
     use crate::engine::new_row::{Extras, NewRow};
     use crate::engine::put::PutTasks;
+    use crate::words::dependency::After;
     use crate::words::dependency::On;
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("queue");
@@ -276,7 +276,7 @@ fn a_kill_amid_a_long_put_leaves_nothing_of_it() {
     let core = &tube.hold.core;
     let found = core.find_all(&parents).unwrap();
     let tasks: Vec<_> = parents.iter().map(|id| (*id, On::Success)).collect();
-    let after = AfterTasks { is_given: true, tasks: tasks.clone(), ..AfterTasks::NONE.clone() };
+    let after = After { is_given: true, tasks: tasks.clone(), ..After::NONE.clone() };
     let mut extras = Extras::default();
     extras.after = Some(after);
     let row = NewRow { payload: b"c", extras: Some(&extras), ..NewRow::PLAIN };
