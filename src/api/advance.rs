@@ -153,7 +153,7 @@ impl TicketHandle {
 }
 
 impl<T: ?Sized> Tube<T> {
-    /// Starts a move of a task to another tube, or to the back of this one, in any state.
+    /// Starts a move of a task to another tube, or to the back of this one, in any state but Done.
     pub fn move_to<'a, U: ?Sized>(&'a self, id: TaskId, to: &'a Tube<U>) -> MoveTask<'a, T, U> {
         let (changes, durability) = (Changes::default(), self.durability);
         MoveTask { tube: self, to, id, changes, durability }
@@ -249,11 +249,11 @@ impl<T: ?Sized, U: ?Sized> MoveTask<'_, T, U> {
     /// Makes the move.
     ///
     /// # Errors
-    /// As [`Task::advance`], and nothing is changed;
-    /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongTube`](ErrorKind::WrongTube) if it is in
-    /// another tube; [`Unsupported`](ErrorKind::Unsupported) for an option that the kind of the
-    /// other tube does not allow; [`Invalid`](ErrorKind::Invalid) for a ttl or ttr of less than a
-    /// microsecond, and for a delay together with a `run_at`.
+    /// As [`Task::advance`], and nothing is changed; [`WrongState`](ErrorKind::WrongState) if it is
+    /// finished; [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongTube`](ErrorKind::WrongTube) if
+    /// it is in another tube; [`Unsupported`](ErrorKind::Unsupported) for an option that the kind
+    /// of the other tube does not allow; [`Invalid`](ErrorKind::Invalid) for a ttl or ttr of less
+    /// than a microsecond, and for a delay together with a `run_at`.
     pub fn apply(self) -> Result<()> {
         let Self { tube, to, id, changes, durability } = self;
         let done = to

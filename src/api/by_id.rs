@@ -172,6 +172,7 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
+    /// [`WrongState`](crate::ErrorKind::WrongState) also if it is finished;
     /// [`DiskFull`](crate::ErrorKind::DiskFull); as [`complete_by_id`](Tube::complete_by_id).
     pub fn fail_by_id(
         &self,
@@ -301,8 +302,8 @@ impl<T: ?Sized> Tube<T> {
         self.name_errors("delete", done).map(|()| deleted)
     }
 
-    /// Buries a task, in any state, with a reason cut to 4096 bytes. A lease on it is lost. A task
-    /// that is buried already keeps its first reason.
+    /// Buries a task, in any state but Done, with a reason cut to 4096 bytes. A lease on it is
+    /// lost. A task that is buried already, or in the trash, stays so with its first reason.
     ///
     /// ```
     /// use tubewell::{Queue, Reason};
@@ -319,14 +320,15 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`delete`](Tube::delete).
+    /// [`WrongState`](crate::ErrorKind::WrongState) if it is finished;
+    /// [`DiskFull`](crate::ErrorKind::DiskFull); as [`force_delete`](Tube::force_delete).
     pub fn bury(&self, id: TaskId, reason: impl Display) -> Result<()> {
         let reason = Reason::Buried(reason.to_string());
         self.run_on("bury", id, Verb::Bury(reason)).map(drop)
     }
 
-    /// Starts a change of a task in any state: its priority, its ttl and ttr, how it is retried,
-    /// and when it becomes ready.
+    /// Starts a change of a task in any state but Done: its priority, its ttl and ttr, how it is
+    /// retried, and when it becomes ready.
     pub fn update(&self, id: TaskId) -> UpdateTask<'_, T> {
         UpdateTask { tube: self, id, changes: Changes::default(), durability: self.durability }
     }
@@ -444,13 +446,13 @@ impl<T: ?Sized> UpdateTask<'_, T> {
     /// Makes the changes.
     ///
     /// # Errors
-    /// [`WrongState`](crate::ErrorKind::WrongState) for a delay or a `run_at` of a taken or buried
-    /// task; [`KeyExists`](crate::ErrorKind::KeyExists) if with its new delay it would count for a
-    /// key beside another task, see [`Unique`](crate::Unique);
+    /// [`WrongState`](crate::ErrorKind::WrongState) for a finished task, and for a delay or a
+    /// `run_at` of a taken or buried one; [`KeyExists`](crate::ErrorKind::KeyExists) if with its
+    /// new delay it would count for a key beside another task, see [`Unique`](crate::Unique);
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for an option that the tube's kind does not
     /// allow; [`Invalid`](crate::ErrorKind::Invalid) for a ttl or ttr of less than a microsecond,
     /// and for a delay together with a `run_at`; [`DiskFull`](crate::ErrorKind::DiskFull); as
-    /// [`Tube::delete`].
+    /// [`Tube::force_delete`].
     pub fn apply(self) -> Result<()> {
         let Self { tube, id, changes, durability } = self;
         let op = update::Update { tube: tube.number, id, changes };

@@ -11,8 +11,8 @@ use std::fmt::Display;
 
 /// The trash.
 impl<T: ?Sized> Tube<T> {
-    /// Puts a task into the trash, from any state, with a reason cut to 4096 bytes. A lease on it
-    /// is lost. A task that is in the trash already keeps its first reason.
+    /// Puts a task into the trash, from any state but Done, with a reason cut to 4096 bytes. A
+    /// lease on it is lost. A task that is in the trash already keeps its first reason.
     ///
     /// To a reader it is buried with [`Reason::Trashed`]. It is out of the way otherwise: no
     /// listing of a state has it, no [`kick`](Tube::kick) returns it, it does not count against the
@@ -36,7 +36,8 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// [`DiskFull`](crate::ErrorKind::DiskFull); as [`delete`](Tube::delete).
+    /// [`WrongState`](crate::ErrorKind::WrongState) if it is finished;
+    /// [`DiskFull`](crate::ErrorKind::DiskFull); as [`force_delete`](Tube::force_delete).
     pub fn trash(&self, id: TaskId, reason: impl Display) -> Result<()> {
         self.run_on("trash", id, Verb::Trash(Reason::Trashed(reason.to_string()))).map(drop)
     }

@@ -424,7 +424,7 @@ fn an_invalid_list_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn edges_outlive_a_kill_and_so_does_the_cascade() {
+fn edges_outlive_a_kill_and_an_end_after_it_frees_all() {
     let (_home, path) = home();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
@@ -439,7 +439,7 @@ fn edges_outlive_a_kill_and_so_does_the_cascade() {
     assert_eq!(again.tube("t").unwrap().stats().unwrap().ready, 300);
     is_sound(&again);
     again.close().unwrap();
-    // The receipt of the op, and a kill before anything follows.
+    // The queue that went on does the same.
     tube.take().unwrap().ack().unwrap();
     assert!(children.iter().all(|id| state(&queue, *id) == Some(State::Ready)));
     queue.checkpoint().unwrap();
