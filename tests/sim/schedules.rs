@@ -1,8 +1,10 @@
 //! Schedules on a disk that crashes, beside a model in plain values: whatever dies when, every
 //! nominal time has made one child or is counted as missed, as the documents say of its policy,
 //! of a tube that is full or was dropped, and of a key that is taken. The keys of the children
-//! and the next fires are exactly the ones that the model foresees.
+//! and the next fires are exactly the ones that the model foresees. Of the tasks of a tube a take
+//! gets exactly those whose gates are open.
 
+mod gates;
 mod model;
 mod times;
 
@@ -10,13 +12,15 @@ use crate::crash::{crash, durability};
 use crate::disk::{Fault, SimDisk};
 use crate::script::Rng;
 use crate::seeds::seeds;
-use model::{Model, SeenSchedule, Sight, Step, Task, Verb, word};
+use gates::{CONDITIONS, Needs, THROTTLES};
+use model::{Model, Said, SeenSchedule, Serial, Sight, Step, Task, Verb, word};
 use std::collections::BTreeMap;
+use std::mem::take;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use times::{CHANGES, CRONS, Cron, Timing};
 use tubewell::{
-    Clock, Conflict, Durability, HistoryLimits, ManualClock, Missed, Overlap, Queue, Result,
-    Retention, ScheduleInfo, State, TaskId, Tube, TubeOptions,
+    Clock, Conflict, Durability, ErrorKind, HistoryLimits, ManualClock, Missed, Overlap, Queue,
+    Result, Retention, ScheduleInfo, State, Task as Lease, TaskId, Tube, TubeOptions,
 };
 
 /// Steps between two crashes, at most.
@@ -43,6 +47,7 @@ struct Plan {
     offset: u64,
     /// The cron text that it begins with. None: an interval.
     cron: Option<usize>,
+    needs: Needs,
 }
 
 const ALL: Missed = Missed::CatchUp(u32::MAX);
@@ -50,30 +55,40 @@ const ALL: Missed = Missed::CatchUp(u32::MAX);
 /// with cron texts come last.
 const SCHEDULES: [Plan; 15] = [
     every(ALL, Overlap::Allow, 0, 0),
-    every(Missed::CatchUp(2), Overlap::Allow, 0, 25),
-    every(Missed::Coalesce, Overlap::Allow, 0, 0),
+    every(Missed::CatchUp(2), Overlap::Allow, 0, 25).needs([true, false], [false, false]),
+    every(Missed::Coalesce, Overlap::Allow, 0, 0).needs([false, false], [true, false]),
     every(Missed::Skip, Overlap::Allow, 0, 4),
-    every(ALL, Overlap::Skip, 0, 0),
-    every(Missed::Coalesce, Overlap::Replace, 0, 0),
-    every(ALL, Overlap::Allow, 1, 0),
-    every(Missed::CatchUp(2), Overlap::Replace, 2, 7),
-    every(ALL, Overlap::Allow, 3, 0),
-    every(Missed::CatchUp(2), Overlap::Skip, 3, 2),
-    cron(ALL, Overlap::Allow, 0, 0, 0),
-    cron(Missed::Skip, Overlap::Allow, 0, 9, 1),
+    every(ALL, Overlap::Skip, 0, 0).needs([true, false], [true, false]),
+    every(Missed::Coalesce, Overlap::Replace, 0, 0).needs([false, false], [false, true]),
+    every(ALL, Overlap::Allow, 1, 0).needs([false, false], [true, false]),
+    every(Missed::CatchUp(2), Overlap::Replace, 2, 7).needs([false, true], [false, false]),
+    every(ALL, Overlap::Allow, 3, 0).needs([true, true], [false, false]),
+    every(Missed::CatchUp(2), Overlap::Skip, 3, 2).needs([false, true], [false, true]),
+    cron(ALL, Overlap::Allow, 0, 0, 0).needs([false, false], [true, false]),
+    cron(Missed::Skip, Overlap::Allow, 0, 9, 1).needs([true, false], [false, false]),
     cron(Missed::Coalesce, Overlap::Replace, 0, 0, 2),
-    cron(Missed::CatchUp(2), Overlap::Skip, 3, 0, 3),
-    cron(Missed::CatchUp(3), Overlap::Allow, 4, 30, 4),
+    cron(Missed::CatchUp(2), Overlap::Skip, 3, 0, 3).needs([false, false], [true, true]),
+    cron(Missed::CatchUp(3), Overlap::Allow, 4, 30, 4).needs([true, false], [false, true]),
 ];
 /// Those of intervals, which every build has.
 const INTERVALS: usize = 10;
 
 const fn every(missed: Missed, overlap: Overlap, tube: usize, offset: u64) -> Plan {
-    Plan { missed, overlap, tube, offset, cron: None }
+    Plan { missed, overlap, tube, offset, cron: None, needs: NONE }
 }
 
 const fn cron(missed: Missed, overlap: Overlap, tube: usize, offset: u64, text: usize) -> Plan {
-    Plan { missed, overlap, tube, offset, cron: Some(text) }
+    Plan { missed, overlap, tube, offset, cron: Some(text), needs: NONE }
+}
+
+const NONE: Needs =
+    Needs { conditions: [false; CONDITIONS.len()], throttles: [false; THROTTLES.len()] };
+
+impl Plan {
+    /// The gates of its children.
+    const fn needs(self, conditions: [bool; 2], throttles: [bool; 2]) -> Self {
+        Self { needs: Needs { conditions, throttles }, ..self }
+    }
 }
 
 /// The seconds of a unit of time. With minutes some hours pass, in which the clocks change.
@@ -99,13 +114,18 @@ struct Story {
     rng: Rng,
     durability: Durability,
     model: Model,
+    held: BTreeMap<Serial, Lease>,
+    /// From the last take.
+    taken: Vec<Lease>,
+    /// The keys of a tube in the order of takes, from the last take.
+    order: Vec<String>,
     /// The steps, for the report of a failure.
     trace: Vec<String>,
 }
 
 fn options(tube: usize) -> TubeOptions {
     let options = TubeOptions::default().capacity(TUBES[tube].1 as u64);
-    let options = options.history(HistoryLimits::none()).if_not_exists();
+    let options = options.history(HistoryLimits::none()).max_attempts(1000).if_not_exists();
     if tube == KEPT { options.keep_finished(Retention::new()) } else { options }
 }
 
@@ -114,6 +134,9 @@ impl Story {
         let builder = Queue::builder().durability(self.durability).journal_bytes(64 << 10);
         let builder = builder.by_hand(true).clock(self.clock.clone()).disk(self.disk.lend());
         let queue = builder.open_disk().unwrap();
+        for (no, name) in THROTTLES.into_iter().enumerate().filter(|_| is_first) {
+            queue.set_throttle(name, self.model.gates.limits[no]).unwrap();
+        }
         let tubes = std::array::from_fn(|tube| {
             let name = TUBES[tube].0;
             match is_first {
@@ -171,6 +194,23 @@ impl Story {
         }
     }
 
+    fn needs(&mut self) -> Needs {
+        let rng = &mut self.rng;
+        let needs = Needs {
+            conditions: CONDITIONS.map(|_| rng.one_in(3)),
+            throttles: THROTTLES.map(|_| rng.one_in(3)),
+        };
+        // An update that gives none changes none.
+        if needs == NONE { Needs { conditions: [true, false], ..NONE } } else { needs }
+    }
+
+    /// What becomes of a task in hand.
+    fn settle(&mut self) -> Option<Step> {
+        let held: Vec<_> = self.held.keys().copied().collect();
+        let verb = self.rng.of(&[Verb::Ack, Verb::Ack, Verb::Bury, Verb::Release]);
+        (!held.is_empty()).then(|| Step::Settle(verb, self.rng.of(&held)))
+    }
+
     fn unit(&self) -> u64 {
         self.model.unit
     }
@@ -182,7 +222,7 @@ impl Story {
         let has = |tube: usize| self.model.tubes[tube].is_some();
         let (has_tube, has_own) = (has(tube), has(SCHEDULES[no].tube));
         let has_gone = has(GONE);
-        Some(match self.rng.below(40) {
+        Some(match self.rng.below(58) {
             0..=9 => Step::Advance((1 + self.rng.below(9)) * self.unit()),
             10 => Step::Advance(self.rng.of(&[20, 45, 75]) * self.unit()),
             11..=15 if has_own => match self.rng.below(5) {
@@ -205,13 +245,21 @@ impl Story {
             37 if has_tube => Step::Count(tube),
             38 => Step::Checkpoint,
             39 => Step::Tick,
+            40..=45 if has_tube => Step::Take(tube, self.rng.of(&[1, 1, 3, 8])),
+            46..=50 => self.settle()?,
+            51..=53 => {
+                let to = self.rng.of(&[Some(true), Some(true), Some(false), None]);
+                Step::Condition(self.rng.below(2) as usize, to)
+            }
+            54..=55 => Step::Throttle(self.rng.below(2) as usize, self.rng.of(&[0, 1, 1, 2, 3])),
+            56..=57 => Step::Gate(no, self.needs()),
             _ => return None,
         })
     }
 
     /// Runs a step. The clock moves last: what was due before is on the disk then, so that a
     /// power cut takes back only what is due at the same time again.
-    fn run(&mut self, queue: &Queue, tubes: &mut Tubes, step: &Step) -> Result<bool> {
+    fn run(&mut self, queue: &Queue, tubes: &mut Tubes, step: &Step) -> Result<Said> {
         let named = |no: &usize| queue.schedule_named(&name(*no));
         let of = |tube: usize| tubes[tube].as_ref().unwrap();
         match step {
@@ -221,18 +269,30 @@ impl Story {
                 self.clock.advance(secs(*seconds));
             }
             Step::Make(no, timing) => {
-                let (Plan { missed, overlap, tube, offset, .. }, name) =
-                    (SCHEDULES[*no], name(*no));
-                let made = timing.give(queue.schedule(&name)).offset(secs(offset * self.unit()));
+                let Plan { missed, overlap, tube, offset, needs, .. } = SCHEDULES[*no];
+                let (name, offset) = (name(*no), secs(offset * self.unit()));
+                let made = needs.give(timing.give(queue.schedule(&name))).offset(offset);
                 made.missed(missed).overlap(overlap).to(of(tube)).payload(b"x").make()?;
             }
             Step::Update(no, timing) => named(no).update(|it| timing.give(it))?,
-            Step::Pause(no) => return named(no).pause(),
-            Step::Resume(no) => return named(no).resume(),
+            Step::Gate(no, needs) => named(no).update(|it| needs.give(it))?,
+            Step::Pause(no) => return named(no).pause().map(Said::Is),
+            Step::Resume(no) => return named(no).resume().map(Said::Is),
             Step::RunNow(no) => drop(named(no).run_now()?),
-            Step::Remove(no) => return named(no).remove(),
+            Step::Remove(no) => return named(no).remove().map(Said::Is),
             Step::Put(tube, key) => drop(own(of(*tube), key)?),
             Step::End(verb, tube, key) => end(of(*tube), *verb, key)?,
+            Step::Condition(no, Some(is_set)) => {
+                queue.set_condition(CONDITIONS[*no], *is_set)?;
+            }
+            Step::Condition(no, None) => drop(queue.remove_condition(CONDITIONS[*no])?),
+            Step::Throttle(no, limit) => drop(queue.set_throttle(THROTTLES[*no], *limit)?),
+            Step::Take(tube, most) => return self.take(of(*tube), *most).map(Said::Took),
+            Step::Settle(verb, serial) => {
+                // A verdict comes before fires that are due.
+                queue.tick()?;
+                settle(self.held.remove(serial).unwrap(), *verb)?;
+            }
             Step::Truncate(tube) => drop(of(*tube).truncate()?),
             Step::Drop => {
                 queue.force_drop_tube(TUBES[GONE].0)?;
@@ -245,7 +305,48 @@ impl Story {
             Step::Checkpoint => queue.checkpoint()?,
             Step::Tick => queue.tick()?,
         }
-        Ok(true)
+        Ok(Said::Is(true))
+    }
+
+    /// Takes at most so many. Returns their keys.
+    fn take(&mut self, tube: &Tube, most: usize) -> Result<Vec<String>> {
+        self.taken = match most {
+            1 => tube.try_take()?.into_iter().collect(),
+            _ => tube.take_many(most)?,
+        };
+        let mut all = Vec::new();
+        for task in [State::Ready, State::Taken].into_iter().flat_map(|it| tube.summaries(it)) {
+            let task = task?;
+            all.push((task.id, task.key.unwrap()));
+        }
+        all.sort_unstable();
+        let key = |id: TaskId| all[all.binary_search_by_key(&id, |(id, _)| *id).unwrap()].1.clone();
+        let taken = self.taken.iter().map(|task| key(task.id())).collect();
+        self.order = all.into_iter().map(|(_, key)| key).collect();
+        Ok(taken)
+    }
+
+    /// Keeps what was taken beside its numbers in the model, and drops what is lost.
+    fn keep(&mut self, queue: &Queue, step: &Step, said: &Said) {
+        if let (Step::Take(tube, _), Said::Took(keys)) = (step, said) {
+            let taken = take(&mut self.taken);
+            let number = |key: &String| self.model.of_key(*tube, key, State::Taken).unwrap();
+            self.held.extend(keys.iter().map(number).zip(taken));
+        }
+        let model = &self.model;
+        let is_taken = |serial: &Serial| {
+            model.tasks.get(serial).is_some_and(|task| task.state == State::Taken)
+        };
+        let (held, lost) = take(&mut self.held).into_iter().partition(|(it, _)| is_taken(it));
+        self.held = held;
+        if BTreeMap::is_empty(&lost) || queue.tick().is_err() {
+            return;
+        }
+        for (serial, task) in lost {
+            let Err(error) = task.renew() else { panic!("task {serial} is still taken") };
+            let is_dropped = error.kind() == ErrorKind::TubeNotFound && matches!(step, Step::Drop);
+            assert!(error.is_lease_lost() || is_dropped, "task {serial}: {error}");
+        }
     }
 
     fn fail(&self, seed: u64, what: &str) -> ! {
@@ -262,9 +363,12 @@ impl Story {
         }
         let answer = answer.map_err(|error| error.kind());
         let now = self.now();
-        let expected = self.model.apply(step, now);
+        let expected = self.model.apply(step, now, &self.order);
         if answer != expected {
             self.fail(seed, &format!("{answer:?}, expected {expected:?}"));
+        }
+        if let Ok(said) = answer {
+            self.keep(queue, step, &said);
         }
         true
     }
@@ -283,6 +387,17 @@ fn end(tube: &Tube, verb: Verb, key: &str) -> Result<()> {
         Verb::Ack => tube.claim(task.id)?.ack(),
         Verb::Bury => tube.bury(task.id, "no"),
         Verb::Delete => tube.delete(task.id),
+        Verb::Release => unreachable!("it is not in hand"),
+    }
+}
+
+/// Settles a task in hand.
+fn settle(task: Lease, verb: Verb) -> Result<()> {
+    match verb {
+        Verb::Ack => task.ack(),
+        Verb::Bury => task.bury("no"),
+        Verb::Release => task.release(),
+        Verb::Delete => unreachable!("it is in hand"),
     }
 }
 
@@ -310,6 +425,7 @@ fn look(queue: &Queue, tubes: &Tubes) -> Result<Sight> {
             children: info.children,
             missed: info.missed_fires,
             last: info.last_nominal,
+            needs: Needs::of(&info.requires, &info.throttles),
         };
         schedules.insert(info.name, seen);
     }
@@ -318,13 +434,25 @@ fn look(queue: &Queue, tubes: &Tubes) -> Result<Sight> {
         for state in [State::Ready, State::Taken, State::Buried, State::Done] {
             for task in tube.iter().flat_map(|tube| tube.summaries(state)) {
                 let task = task?;
-                let key = task.key.clone().unwrap();
-                tasks.push((place, key, task.spawned_from.clone(), task.nominal, word(state)));
+                let needs = Needs::of(&task.requires, &task.throttles);
+                let (by, state) = (task.spawned_from, word(state));
+                tasks.push((place, task.key.unwrap(), by, task.nominal, needs, state));
             }
         }
     }
     tasks.sort_unstable();
-    Ok(Sight { tubes: tubes.each_ref().map(Option::is_some), schedules, tasks })
+    let declared = queue.conditions()?;
+    let conditions = CONDITIONS.map(|name| {
+        let condition = declared.iter().find(|condition| condition.name == name);
+        condition.map(|condition| condition.is_set)
+    });
+    let mut slots = [(0, 0); THROTTLES.len()];
+    for (slot, name) in slots.iter_mut().zip(THROTTLES) {
+        let throttle = queue.throttle(name)?.unwrap();
+        *slot = (throttle.limit, throttle.in_flight);
+    }
+    let tubes = tubes.each_ref().map(Option::is_some);
+    Ok(Sight { tubes, schedules, tasks, conditions, slots })
 }
 
 impl Story {
@@ -334,7 +462,8 @@ impl Story {
         let before = secs(unit * (30 + rng.below(400)) + rng.below(unit));
         let clock = ManualClock::at(UNIX_EPOCH + secs(60 * rng.of(&CHANGES)) - before);
         let (model, trace) = (Model::new(unit), Vec::new());
-        Self { disk, clock, rng, durability, model, trace }
+        let (held, taken, order) = Default::default();
+        Self { disk, clock, rng, durability, model, held, taken, order, trace }
     }
 }
 
@@ -350,9 +479,10 @@ fn play(seed: u64) {
         // The clock has not moved in a step that did not return.
         if let Some(step) = cut_off.take() {
             let mut after = story.model.clone();
-            let _answer = after.apply(&step, story.now());
+            let _answer = after.apply(&step, story.now(), &[]);
             models.push(after);
         }
+        models.iter_mut().for_each(Model::crash);
         let Some(found) = models.iter().find(|model| model.sight() == seen) else {
             let all: Vec<_> = models.iter().map(Model::sight).collect();
             story.fail(seed, &format!("{seen:#?}, expected one of {all:#?}"))
@@ -382,6 +512,7 @@ fn play(seed: u64) {
         }
         story.trace.push("crash".into());
         crash(&mut story.disk, durability, &mut story.rng);
+        (story.held, story.taken) = Default::default();
         drop((tubes, queue));
     }
 }

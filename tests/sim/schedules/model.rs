@@ -1,5 +1,6 @@
 //! The queue by the documents, in plain values: its schedules, their children and other tasks.
 
+use super::gates::{CONDITIONS, Gates, Needs, THROTTLES};
 use super::times::Timing;
 use super::{GONE, KEPT, KEYS_OF_RUN, LATE, Plan, SCHEDULES, TUBES, name, secs};
 use std::collections::BTreeMap;
@@ -8,8 +9,16 @@ use tubewell::{ErrorKind, Missed, Overlap, State};
 
 /// The number of a task in the model.
 pub type Serial = u64;
-/// What a verb answers.
-pub type Answer = std::result::Result<bool, ErrorKind>;
+/// Whether a verb has done something, or why it is refused.
+type Answer = std::result::Result<bool, ErrorKind>;
+
+/// What a step answers.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Said {
+    Is(bool),
+    /// The keys of the tasks that it has taken.
+    Took(Vec<String>),
+}
 
 #[derive(Clone, Debug)]
 pub struct Task {
@@ -18,7 +27,10 @@ pub struct Task {
     pub key: String,
     /// The schedule that has made it, and when that should have been.
     pub spawned: Option<(usize, SystemTime)>,
+    pub needs: Needs,
     pub state: State,
+    /// When it was put.
+    pub made: SystemTime,
 }
 
 #[derive(Clone, Debug)]
@@ -35,6 +47,8 @@ pub struct Schedule {
     pub last: Option<(Serial, SystemTime)>,
     /// The number of its tube.
     pub tube: u64,
+    /// The gates of its next children.
+    pub needs: Needs,
 }
 
 /// The queue by the documents.
@@ -46,6 +60,7 @@ pub struct Model {
     pub schedules: BTreeMap<usize, Schedule>,
     pub tasks: BTreeMap<Serial, Task>,
     pub next: Serial,
+    pub gates: Gates,
     /// The seconds by which the times of steps and schedules are multiplied.
     pub unit: u64,
 }
@@ -55,6 +70,7 @@ pub enum Verb {
     Ack,
     Bury,
     Delete,
+    Release,
 }
 
 #[derive(Clone, Debug)]
@@ -70,6 +86,14 @@ pub enum Step {
     Put(usize, String),
     /// What becomes of the ready task of this key.
     End(Verb, usize, String),
+    /// Its next children need these gates and no others.
+    Gate(usize, Needs),
+    Condition(usize, Option<bool>),
+    Throttle(usize, u64),
+    /// From this tube, at most so many.
+    Take(usize, usize),
+    /// What becomes of a taken task.
+    Settle(Verb, Serial),
     Truncate(usize),
     Drop,
     MakeTube,
@@ -97,9 +121,14 @@ impl Model {
     }
 
     /// The ready task of this key.
-    fn ready(&self, tube: usize, key: &str) -> Option<Serial> {
+    pub fn ready(&self, tube: usize, key: &str) -> Option<Serial> {
+        self.of_key(tube, key, State::Ready)
+    }
+
+    /// The task of this key and state.
+    pub fn of_key(&self, tube: usize, key: &str, state: State) -> Option<Serial> {
         let mut all = self.in_tube(self.tubes[tube]?);
-        let found = all.find(|(_, task)| task.key == key && task.state == State::Ready)?;
+        let found = all.find(|(_, task)| task.key == key && task.state == state)?;
         Some(*found.0)
     }
 
@@ -118,21 +147,25 @@ impl Model {
         if is_full { Err(ErrorKind::Full) } else { Ok(true) }
     }
 
-    fn put(&mut self, tube: u64, key: String, spawned: Option<(usize, SystemTime)>) {
-        self.tasks.insert(self.next, Task { tube, key, spawned, state: State::Ready });
+    fn put(&mut self, task: Task) {
+        self.tasks.insert(self.next, task);
         self.next += 1;
     }
 
     /// The last child of a schedule, if it has not ended.
     fn alive(&self, schedule: &Schedule) -> Option<Serial> {
         let (last, _) = schedule.last?;
-        self.tasks.get(&last).filter(|task| task.state == State::Ready).map(|_| last)
+        self.tasks
+            .get(&last)
+            .filter(|task| matches!(task.state, State::Ready | State::Taken))
+            .map(|_| last)
     }
 
     /// Makes a child, or says why there is none. A key that is taken is passed over.
-    fn spawn(&mut self, no: usize, nominal: SystemTime) -> Answer {
+    fn spawn(&mut self, no: usize, nominal: SystemTime, now: SystemTime) -> Answer {
         let schedule = &self.schedules[&no];
-        let (tube, number) = (schedule.tube, schedule.children + 1);
+        let Schedule { tube, needs, .. } = *schedule;
+        let number = schedule.children + 1;
         let replaced = self.alive(schedule).filter(|_| SCHEDULES[no].overlap == Overlap::Replace);
         let key = format!("{}-{number}", name(no));
         let admitted = self.admits(tube, &key, replaced);
@@ -144,15 +177,16 @@ impl Model {
         admitted?;
         schedule.last = Some((serial, nominal));
         replaced.map(|replaced| self.tasks.remove(&replaced));
-        self.put(tube, key, Some((no, nominal)));
+        let (spawned, state) = (Some((no, nominal)), State::Ready);
+        self.put(Task { tube, key, spawned, needs, state, made: now });
         Ok(true)
     }
 
     /// A fire that is not passed over.
-    fn fire(&mut self, no: usize, nominal: SystemTime) {
+    fn fire(&mut self, no: usize, nominal: SystemTime, now: SystemTime) {
         let overlaps =
             SCHEDULES[no].overlap == Overlap::Skip && self.alive(&self.schedules[&no]).is_some();
-        if overlaps || self.spawn(no, nominal).is_err() {
+        if overlaps || self.spawn(no, nominal, now).is_err() {
             self.schedules.get_mut(&no).unwrap().missed += 1;
         }
     }
@@ -177,7 +211,7 @@ impl Model {
                 let is_late = now.duration_since(nominal).unwrap() > LATE;
                 match missed == Missed::Skip && is_late {
                     true => self.schedules.get_mut(&no).unwrap().missed += 1,
-                    false => self.fire(no, nominal),
+                    false => self.fire(no, nominal, now),
                 }
             }
         }
@@ -185,7 +219,7 @@ impl Model {
 
     /// It is made, or made again: with the same timing its next fire stands.
     fn make(&mut self, no: usize, timing: Timing, now: SystemTime) {
-        let Plan { tube, offset, .. } = SCHEDULES[no];
+        let Plan { tube, offset, needs, .. } = SCHEDULES[no];
         let tube = self.tubes[tube].unwrap();
         let next = timing.first(now + secs(offset * self.unit));
         let begins = Schedule {
@@ -197,23 +231,29 @@ impl Model {
             missed: 0,
             last: None,
             tube,
+            needs,
         };
         let made = match self.schedules.remove(&no) {
             None => begins,
-            Some(old) if old.timing == timing => Schedule { tube, ..old },
-            Some(old) => Schedule { timing, next, is_fresh: true, tube, ..old },
+            Some(old) if old.timing == timing => Schedule { tube, needs, ..old },
+            Some(old) => Schedule { timing, next, is_fresh: true, tube, needs, ..old },
         };
         self.schedules.insert(no, made);
+    }
+
+    /// A schedule that an update may change.
+    fn changed(&mut self, no: usize) -> std::result::Result<&mut Schedule, ErrorKind> {
+        let schedule = self.schedules.get_mut(&no).ok_or(ErrorKind::ScheduleNotFound)?;
+        match self.tubes.contains(&Some(schedule.tube)) {
+            true => Ok(schedule),
+            false => Err(ErrorKind::TubeNotFound),
+        }
     }
 
     /// Of another interval the next fire moves by the difference, and the first one of all does not
     /// come earlier. Another cron text, or kind of timing, begins now.
     fn update(&mut self, no: usize, timing: Timing, now: SystemTime) -> Answer {
-        let tubes = self.tubes;
-        let schedule = self.schedules.get_mut(&no).ok_or(ErrorKind::ScheduleNotFound)?;
-        if !tubes.contains(&Some(schedule.tube)) {
-            return Err(ErrorKind::TubeNotFound);
-        }
+        let schedule = self.changed(no)?;
         match (schedule.timing, timing) {
             (old, new) if old == new => {}
             (Timing::Every(old), Timing::Every(new)) => {
@@ -243,7 +283,7 @@ impl Model {
         let before = self.schedules.get(&no).ok_or(ErrorKind::ScheduleNotFound)?.clone();
         let mut made = Err(ErrorKind::KeyExists);
         for _ in 0..KEYS_OF_RUN {
-            made = self.spawn(no, now);
+            made = self.spawn(no, now, now);
             if made != Err(ErrorKind::KeyExists) {
                 break;
             }
@@ -254,18 +294,51 @@ impl Model {
         made
     }
 
-    fn end(&mut self, verb: Verb, tube: usize, key: &str) {
+    /// Ends a ready task. A claim needs open gates.
+    fn end(&mut self, verb: Verb, tube: usize, key: &str) -> Answer {
         let serial = self.ready(tube, key).unwrap();
-        let state = match verb {
-            Verb::Ack if tube == KEPT => State::Done,
-            Verb::Bury => State::Buried,
-            Verb::Ack | Verb::Delete => return drop(self.tasks.remove(&serial)),
-        };
-        self.tasks.get_mut(&serial).unwrap().state = state;
+        if matches!(verb, Verb::Ack) && !self.is_open(self.tasks[&serial].needs) {
+            return Err(ErrorKind::WrongState);
+        }
+        self.settle(verb, serial);
+        Ok(true)
     }
 
-    /// Does a step. What is due before it is done.
-    pub fn apply(&mut self, step: &Step, now: SystemTime) -> Answer {
+    /// It counts by the rules of the tube where it is.
+    fn settle(&mut self, verb: Verb, serial: Serial) {
+        let task = self.tasks.get_mut(&serial).unwrap();
+        match verb {
+            Verb::Ack if self.tubes[KEPT] == Some(task.tube) => task.state = State::Done,
+            Verb::Bury => task.state = State::Buried,
+            Verb::Release => task.state = State::Ready,
+            Verb::Ack | Verb::Delete => drop(self.tasks.remove(&serial)),
+        }
+    }
+
+    /// The process dies: what was taken comes back.
+    pub fn crash(&mut self) {
+        for task in self.tasks.values_mut().filter(|task| task.state == State::Taken) {
+            task.state = State::Ready;
+        }
+    }
+
+    /// Does a step. What is due before it is done. A take says in which order the tasks of its tube
+    /// stand.
+    pub fn apply(
+        &mut self,
+        step: &Step,
+        now: SystemTime,
+        order: &[String],
+    ) -> std::result::Result<Said, ErrorKind> {
+        let answer = match step {
+            Step::Take(tube, most) => Ok(Said::Took(self.take(*tube, *most, order))),
+            _ => self.change(step, now).map(Said::Is),
+        };
+        self.work_off(now);
+        answer
+    }
+
+    fn change(&mut self, step: &Step, now: SystemTime) -> Answer {
         let mut answer = Ok(true);
         match step {
             Step::Make(no, timing) => self.make(*no, *timing, now),
@@ -278,10 +351,17 @@ impl Model {
                 let tube = self.tubes[*tube].unwrap();
                 answer = self.admits(tube, key, None);
                 if answer.is_ok() {
-                    self.put(tube, key.clone(), None);
+                    let (spawned, needs, state) = (None, Needs::default(), State::Ready);
+                    self.put(Task { tube, key: key.clone(), spawned, needs, state, made: now });
                 }
             }
-            Step::End(verb, tube, key) => self.end(*verb, *tube, key),
+            Step::End(verb, tube, key) => answer = self.end(*verb, *tube, key),
+            Step::Gate(no, needs) => {
+                answer = self.changed(*no).map(|it| it.needs = *needs).and(Ok(true))
+            }
+            Step::Condition(no, to) => self.gates.conditions[*no] = *to,
+            Step::Throttle(no, limit) => self.gates.limits[*no] = *limit,
+            Step::Settle(verb, serial) => self.settle(*verb, *serial),
             Step::Truncate(tube) => {
                 let number = self.tubes[*tube].unwrap();
                 self.tasks.retain(|_, task| task.tube != number);
@@ -291,9 +371,8 @@ impl Model {
                 self.tasks.retain(|_, task| task.tube != number);
             }
             Step::MakeTube => self.make_tube(GONE),
-            Step::Advance(_) | Step::Count(_) | Step::Checkpoint | Step::Tick => {}
+            Step::Take(..) | Step::Advance(_) | Step::Count(_) | Step::Checkpoint | Step::Tick => {}
         }
-        self.work_off(now);
         answer
     }
 
@@ -307,16 +386,20 @@ impl Model {
             children: it.children,
             missed: it.missed,
             last: it.last.map(|(_, nominal)| nominal),
+            needs: it.needs,
         };
         let schedules = self.schedules.iter().map(|(no, it)| (name(*no), shown(it))).collect();
         let shown = |task: &Task| {
             let by = task.spawned.map(|(no, _)| name(no));
             let nominal = task.spawned.map(|(_, nominal)| nominal);
-            (place(task.tube).unwrap(), task.key.clone(), by, nominal, word(task.state))
+            let state = word(task.state);
+            (place(task.tube).unwrap(), task.key.clone(), by, nominal, task.needs, state)
         };
         let mut tasks: Vec<_> = self.tasks.values().map(shown).collect();
         tasks.sort_unstable();
-        Sight { tubes: self.tubes.map(|tube| tube.is_some()), schedules, tasks }
+        let slots = std::array::from_fn(|no| (self.gates.limits[no], self.in_flight(no)));
+        let (tubes, conditions) = (self.tubes.map(|tube| tube.is_some()), self.gates.conditions);
+        Sight { tubes, schedules, tasks, conditions, slots }
     }
 }
 
@@ -324,8 +407,8 @@ pub fn word(state: State) -> String {
     format!("{state:?}")
 }
 
-/// The tube of a task, its key, its schedule, its nominal time and its state.
-pub type SeenTask = (usize, String, Option<String>, Option<SystemTime>, String);
+/// The tube of a task, its key, its schedule, its nominal time, its gates and its state.
+pub type SeenTask = (usize, String, Option<String>, Option<SystemTime>, Needs, String);
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct SeenSchedule {
@@ -337,6 +420,7 @@ pub struct SeenSchedule {
     pub missed: u64,
     /// The nominal time of the last child.
     pub last: Option<SystemTime>,
+    pub needs: Needs,
 }
 
 /// What is seen of a queue.
@@ -345,4 +429,7 @@ pub struct Sight {
     pub tubes: [bool; TUBES.len()],
     pub schedules: BTreeMap<String, SeenSchedule>,
     pub tasks: Vec<SeenTask>,
+    pub conditions: [Option<bool>; CONDITIONS.len()],
+    /// The limit of each throttle, and how many slots of it are held.
+    pub slots: [(u64, u64); THROTTLES.len()],
 }
