@@ -2,9 +2,10 @@
 //! nominal time has made one child or is counted as missed, as the documents say of its policy,
 //! of a tube that is full or was dropped, and of a key that is taken. The keys of the children
 //! and the next fires are exactly the ones that the model foresees. Of the tasks of a tube a take
-//! gets exactly those whose gates are open.
+//! gets exactly those whose gates are open. A merge moves them, and their schedules stay.
 
 mod gates;
+mod merge;
 mod model;
 mod times;
 
@@ -13,14 +14,15 @@ use crate::disk::{Fault, SimDisk};
 use crate::script::Rng;
 use crate::seeds::seeds;
 use gates::{CONDITIONS, Needs, THROTTLES};
-use model::{Model, Said, SeenSchedule, Serial, Sight, Step, Task, Verb, word};
+use merge::Places;
+use model::{Model, Said, SeenSchedule, Serial, Shown, Sight, Step, Task, Verb, word};
 use std::collections::BTreeMap;
 use std::mem::take;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use times::{CHANGES, CRONS, Cron, Timing};
 use tubewell::{
-    Clock, Conflict, Durability, ErrorKind, HistoryLimits, ManualClock, Missed, Overlap, Queue,
-    Result, Retention, ScheduleInfo, State, Task as Lease, TaskId, Tube, TubeOptions,
+    Clock, Conflict, Durability, ErrorKind, HistoryLimits, ManualClock, Merged, Missed, Overlap,
+    Queue, Result, Retention, ScheduleInfo, State, Task as Lease, TaskId, Tube, TubeOptions,
 };
 
 /// Steps between two crashes, at most.
@@ -29,12 +31,13 @@ const STEPS: usize = 40;
 const LOOK_EVERY: usize = 10;
 /// Crashes of each seed.
 const GENERATIONS: usize = 4;
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 240;
 
-/// The tubes, and how many tasks each holds at most; 0: any number. The first one keeps finished
-/// tasks, and the fourth one is dropped and made again.
+/// The tubes, and how many tasks each holds at most; 0: any number. The fourth one is
+/// dropped and made again.
 const TUBES: [(&str, usize); 5] = [("t", 0), ("full", 3), ("tight", 1), ("gone", 0), ("few", 2)];
-const KEPT: usize = 0;
+/// Whether they keep finished tasks.
+const KEEPS: [bool; TUBES.len()] = [true, false, false, true, false];
 const GONE: usize = 3;
 
 /// What a schedule of the simulation is.
@@ -117,8 +120,8 @@ struct Story {
     held: BTreeMap<Serial, Lease>,
     /// From the last take.
     taken: Vec<Lease>,
-    /// The keys of a tube in the order of takes, from the last take.
-    order: Vec<String>,
+    /// From the last take, and the last merge.
+    shown: Shown,
     /// The steps, for the report of a failure.
     trace: Vec<String>,
 }
@@ -126,7 +129,7 @@ struct Story {
 fn options(tube: usize) -> TubeOptions {
     let options = TubeOptions::default().capacity(TUBES[tube].1 as u64);
     let options = options.history(HistoryLimits::none()).max_attempts(1000).if_not_exists();
-    if tube == KEPT { options.keep_finished(Retention::new()) } else { options }
+    if KEEPS[tube] { options.keep_finished(Retention::new()) } else { options }
 }
 
 impl Story {
@@ -151,16 +154,19 @@ impl Story {
         self.clock.wall()
     }
 
-    /// A key for a task of another put: perhaps that of the next child.
+    /// A key for a task of another put: perhaps that of the next child there, or of a child that
+    /// may be in any tube, so that they meet in a merge.
     fn key(&mut self, tube: usize) -> String {
-        let of_tube: Vec<_> =
-            self.model.schedules.iter().filter(|(no, _)| SCHEDULES[**no].tube == tube).collect();
-        if of_tube.is_empty() || self.rng.one_in(2) {
+        let is_any = self.rng.one_in(3);
+        let of_tube = |no: &usize| is_any || SCHEDULES[*no].tube == tube;
+        let found = self.model.schedules.iter().filter(|(no, _)| of_tube(no));
+        let found: Vec<_> = found.map(|(no, it)| (*no, it.children)).collect();
+        if found.is_empty() || self.rng.one_in(3) {
             return format!("own-{}", self.model.next);
         }
-        let (no, schedule) = self.rng.of(&of_tube);
-        let number = schedule.children + 1 + self.rng.below(3);
-        format!("{}-{number}", name(*no))
+        let (no, children) = self.rng.of(&found);
+        let number = children + self.rng.below(if is_any { 2 } else { 4 });
+        format!("{}-{number}", name(no))
     }
 
     fn end(&mut self) -> Option<Step> {
@@ -211,6 +217,12 @@ impl Story {
         (!held.is_empty()).then(|| Step::Settle(verb, self.rng.of(&held)))
     }
 
+    fn merge(&mut self, from: usize) -> Option<Step> {
+        let into: Vec<_> =
+            (0..TUBES.len()).filter(|it| self.model.foresees_merge(from, *it)).collect();
+        (!into.is_empty()).then(|| Step::Merge(from, self.rng.of(&into)))
+    }
+
     fn unit(&self) -> u64 {
         self.model.unit
     }
@@ -222,7 +234,7 @@ impl Story {
         let has = |tube: usize| self.model.tubes[tube].is_some();
         let (has_tube, has_own) = (has(tube), has(SCHEDULES[no].tube));
         let has_gone = has(GONE);
-        Some(match self.rng.below(58) {
+        Some(match self.rng.below(62) {
             0..=9 => Step::Advance((1 + self.rng.below(9)) * self.unit()),
             10 => Step::Advance(self.rng.of(&[20, 45, 75]) * self.unit()),
             11..=15 if has_own => match self.rng.below(5) {
@@ -253,6 +265,7 @@ impl Story {
             }
             54..=55 => Step::Throttle(self.rng.below(2) as usize, self.rng.of(&[0, 1, 1, 2, 3])),
             56..=57 => Step::Gate(no, self.needs()),
+            58..=61 => self.merge(tube)?,
             _ => return None,
         })
     }
@@ -293,6 +306,12 @@ impl Story {
                 queue.tick()?;
                 settle(self.held.remove(serial).unwrap(), *verb)?;
             }
+            Step::Merge(from, into) => {
+                // It leaves fires that are due to the next step of their tube.
+                queue.tick()?;
+                let merged = queue.merge(TUBES[*from].0, TUBES[*into].0)?;
+                return self.merged(&merged, [of(*from), of(*into)]);
+            }
             Step::Truncate(tube) => drop(of(*tube).truncate()?),
             Step::Drop => {
                 queue.force_drop_tube(TUBES[GONE].0)?;
@@ -322,8 +341,17 @@ impl Story {
         all.sort_unstable();
         let key = |id: TaskId| all[all.binary_search_by_key(&id, |(id, _)| *id).unwrap()].1.clone();
         let taken = self.taken.iter().map(|task| key(task.id())).collect();
-        self.order = all.into_iter().map(|(_, key)| key).collect();
+        self.shown.order = all.into_iter().map(|(_, key)| key).collect();
         Ok(taken)
+    }
+
+    /// What a merge of these tubes has done.
+    fn merged(&mut self, merged: &Merged, tubes: [&Tube; 2]) -> Result<Said> {
+        assert!(!merged.is_cut_short);
+        (self.shown.places, self.shown.is_whole) = (places(tubes)?, true);
+        let (moved, is_stopped) = (merged.moved, merged.stopped_at.is_some());
+        let clashed = if is_stopped { 0 } else { merged.clashed };
+        Ok(Said::Merged { moved, clashed, is_stopped })
     }
 
     /// Keeps what was taken beside its numbers in the model, and drops what is lost.
@@ -358,12 +386,13 @@ impl Story {
         let since = self.now().duration_since(UNIX_EPOCH).unwrap();
         self.trace.push(format!("{since:?} {step:?}"));
         let answer = self.run(queue, tubes, step);
-        if answer.is_err() && self.disk.is_dead() {
+        let ticked = if self.model.has_strangers() { queue.tick() } else { Ok(()) };
+        if (answer.is_err() || ticked.is_err()) && self.disk.is_dead() {
             return false;
         }
         let answer = answer.map_err(|error| error.kind());
         let now = self.now();
-        let expected = self.model.apply(step, now, &self.order);
+        let expected = self.model.apply(step, now, &self.shown);
         if answer != expected {
             self.fail(seed, &format!("{answer:?}, expected {expected:?}"));
         }
@@ -377,6 +406,20 @@ impl Story {
 /// A task that no schedule has made.
 fn own(tube: &Tube, key: &str) -> Result<TaskId> {
     tube.task(b"own").key(key).on_conflict(Conflict::Reject).put()
+}
+
+/// Where the tasks of two tubes are.
+fn places(tubes: [&Tube; 2]) -> Result<Places> {
+    let mut all = Vec::new();
+    for (is_left, tube) in [true, false].into_iter().zip(tubes) {
+        let states = [State::Ready, State::Taken, State::Buried];
+        for task in states.into_iter().flat_map(|state| tube.summaries(state)) {
+            let task = task?;
+            all.push((task.id, is_left, task.key.unwrap()));
+        }
+    }
+    all.sort_unstable();
+    Ok(all.into_iter().map(|(_, is_left, key)| (is_left, key)).collect())
 }
 
 /// Ends the ready task of this key.
@@ -430,7 +473,9 @@ fn look(queue: &Queue, tubes: &Tubes) -> Result<Sight> {
         schedules.insert(info.name, seen);
     }
     let mut tasks = Vec::new();
+    let mut counts = [None; TUBES.len()];
     for (place, tube) in tubes.iter().enumerate() {
+        counts[place] = tube.as_ref().map(|tube| tube.stats()).transpose()?.map(|it| it.schedules);
         for state in [State::Ready, State::Taken, State::Buried, State::Done] {
             for task in tube.iter().flat_map(|tube| tube.summaries(state)) {
                 let task = task?;
@@ -452,7 +497,7 @@ fn look(queue: &Queue, tubes: &Tubes) -> Result<Sight> {
         *slot = (throttle.limit, throttle.in_flight);
     }
     let tubes = tubes.each_ref().map(Option::is_some);
-    Ok(Sight { tubes, schedules, tasks, conditions, slots })
+    Ok(Sight { tubes, counts, schedules, tasks, conditions, slots })
 }
 
 impl Story {
@@ -462,8 +507,8 @@ impl Story {
         let before = secs(unit * (30 + rng.below(400)) + rng.below(unit));
         let clock = ManualClock::at(UNIX_EPOCH + secs(60 * rng.of(&CHANGES)) - before);
         let (model, trace) = (Model::new(unit), Vec::new());
-        let (held, taken, order) = Default::default();
-        Self { disk, clock, rng, durability, model, held, taken, order, trace }
+        let (held, taken, shown) = Default::default();
+        Self { disk, clock, rng, durability, model, held, taken, shown, trace }
     }
 }
 
@@ -476,10 +521,13 @@ fn play(seed: u64) {
         let (queue, mut tubes) = story.open(generation == 0);
         let seen = look(&queue, &tubes).unwrap();
         let mut models = vec![story.model.clone()];
-        // The clock has not moved in a step that did not return.
         if let Some(step) = cut_off.take() {
             let mut after = story.model.clone();
-            let _answer = after.apply(&step, story.now(), &[]);
+            let mut shown = Shown::default();
+            if let Step::Merge(from, into) = step {
+                shown.places = places([from, into].map(|no| tubes[no].as_ref().unwrap())).unwrap();
+            }
+            let _answer = after.apply(&step, story.now(), &shown);
             models.push(after);
         }
         models.iter_mut().for_each(Model::crash);

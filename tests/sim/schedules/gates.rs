@@ -1,6 +1,7 @@
 //! The gates that children need, and which tasks may be taken while they are as they are.
 
-use super::model::{Model, Serial};
+use super::SCHEDULES;
+use super::model::{Model, Said, Serial, Task};
 use tubewell::{NewSchedule, State};
 
 pub const CONDITIONS: [&str; 2] = ["online", "paid"];
@@ -50,12 +51,8 @@ impl Needs {
 impl Model {
     /// How many slots of a throttle are held.
     pub fn in_flight(&self, throttle: usize) -> u64 {
-        let holds = |task: &&_| Self::holds(task, throttle);
+        let holds = |task: &&Task| task.state == State::Taken && task.needs.throttles[throttle];
         self.tasks.values().filter(holds).count() as u64
-    }
-
-    fn holds(task: &super::Task, throttle: usize) -> bool {
-        task.state == State::Taken && task.needs.throttles[throttle]
     }
 
     /// Whether nothing holds a ready task back.
@@ -67,12 +64,14 @@ impl Model {
             && (0..THROTTLES.len()).all(|no| !needs.throttles[no] || has_slot(no))
     }
 
-    /// Takes at most so many tasks of a tube, whose keys come in the order of takes. Returns the
-    /// keys of those that are taken.
-    pub fn take(&mut self, tube: usize, most: usize, order: &[String]) -> Vec<String> {
+    /// Takes at most so many tasks of a tube, whose keys come in the order of takes. Says
+    /// which of them are taken.
+    pub fn take(&mut self, tube: usize, most: usize, order: &[String]) -> Said {
         let found = order.iter().filter_map(|key| self.ready(tube, key));
         let all: Vec<Serial> = found.collect();
-        assert!(self.is_in_order(&all), "{order:?}");
+        if !self.is_in_order(&all) {
+            return Said::OutOfOrder(format!("{order:?}"));
+        }
         let mut taken = Vec::new();
         for serial in all {
             let needs = self.tasks[&serial].needs;
@@ -82,17 +81,15 @@ impl Model {
                 taken.push(task.key.clone());
             }
         }
-        taken
+        Said::Took(taken)
     }
 
     /// Whether these may stand in this order: by the time of the put, and the children of one
-    /// schedule by their nominal times.
+    /// schedule as it has made them. Which of two schedules fires first is not promised.
     fn is_in_order(&self, all: &[Serial]) -> bool {
         let made = |serial: &Serial| self.tasks[serial].made;
-        let of = |no: usize| {
-            let spawned = all.iter().filter_map(move |serial| self.tasks[serial].spawned);
-            spawned.filter(move |(by, _)| *by == no).map(|(_, nominal)| nominal)
-        };
-        all.is_sorted_by_key(made) && (0..super::SCHEDULES.len()).all(|no| of(no).is_sorted())
+        let by = |serial: &Serial| self.tasks[serial].spawned.map(|(by, _)| by);
+        let of = |no: usize| all.iter().filter(move |serial| by(serial) == Some(no));
+        all.is_sorted_by_key(made) && (0..SCHEDULES.len()).all(|no| of(no).is_sorted())
     }
 }

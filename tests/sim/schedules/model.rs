@@ -1,8 +1,9 @@
 //! The queue by the documents, in plain values: its schedules, their children and other tasks.
 
 use super::gates::{CONDITIONS, Gates, Needs, THROTTLES};
+use super::merge::Places;
 use super::times::Timing;
-use super::{GONE, KEPT, KEYS_OF_RUN, LATE, Plan, SCHEDULES, TUBES, name, secs};
+use super::{GONE, KEEPS, KEYS_OF_RUN, LATE, Plan, SCHEDULES, TUBES, name, secs};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 use tubewell::{ErrorKind, Missed, Overlap, State};
@@ -18,6 +19,24 @@ pub enum Said {
     Is(bool),
     /// The keys of the tasks that it has taken.
     Took(Vec<String>),
+    Merged {
+        moved: u64,
+        /// 0 if it is stopped.
+        clashed: u64,
+        is_stopped: bool,
+    },
+    /// No order that the documents allow: what is wrong with it.
+    OutOfOrder(String),
+}
+
+/// What the queue shows after a step, which the documents leave open.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// The keys of a tube in the order of takes.
+    pub order: Vec<String>,
+    pub places: Places,
+    /// Whether the step has ended in the same process.
+    pub is_whole: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +113,8 @@ pub enum Step {
     Take(usize, usize),
     /// What becomes of a taken task.
     Settle(Verb, Serial),
+    /// All tasks of this tube to that one.
+    Merge(usize, usize),
     Truncate(usize),
     Drop,
     MakeTube,
@@ -116,7 +137,7 @@ impl Model {
         self.tubes[tube] = Some(self.made);
     }
 
-    fn in_tube(&self, number: u64) -> impl Iterator<Item = (&Serial, &Task)> {
+    pub fn in_tube(&self, number: u64) -> impl Iterator<Item = (&Serial, &Task)> {
         self.tasks.iter().filter(move |(_, task)| task.tube == number)
     }
 
@@ -153,7 +174,7 @@ impl Model {
     }
 
     /// The last child of a schedule, if it has not ended.
-    fn alive(&self, schedule: &Schedule) -> Option<Serial> {
+    pub fn alive(&self, schedule: &Schedule) -> Option<Serial> {
         let (last, _) = schedule.last?;
         self.tasks
             .get(&last)
@@ -306,9 +327,11 @@ impl Model {
 
     /// It counts by the rules of the tube where it is.
     fn settle(&mut self, verb: Verb, serial: Serial) {
+        let tubes = self.tubes;
         let task = self.tasks.get_mut(&serial).unwrap();
+        let is_kept = (0..TUBES.len()).any(|no| KEEPS[no] && tubes[no] == Some(task.tube));
         match verb {
-            Verb::Ack if self.tubes[KEPT] == Some(task.tube) => task.state = State::Done,
+            Verb::Ack if is_kept => task.state = State::Done,
             Verb::Bury => task.state = State::Buried,
             Verb::Release => task.state = State::Ready,
             Verb::Ack | Verb::Delete => drop(self.tasks.remove(&serial)),
@@ -322,16 +345,18 @@ impl Model {
         }
     }
 
-    /// Does a step. What is due before it is done. A take says in which order the tasks of its tube
-    /// stand.
+    /// Does a step. What is due before it is done.
     pub fn apply(
         &mut self,
         step: &Step,
         now: SystemTime,
-        order: &[String],
+        shown: &Shown,
     ) -> std::result::Result<Said, ErrorKind> {
         let answer = match step {
-            Step::Take(tube, most) => Ok(Said::Took(self.take(*tube, *most, order))),
+            Step::Take(tube, most) => Ok(self.take(*tube, *most, &shown.order)),
+            Step::Merge(from, into) => {
+                Ok(self.merge((*from, *into), &shown.places, shown.is_whole))
+            }
             _ => self.change(step, now).map(Said::Is),
         };
         self.work_off(now);
@@ -371,7 +396,12 @@ impl Model {
                 self.tasks.retain(|_, task| task.tube != number);
             }
             Step::MakeTube => self.make_tube(GONE),
-            Step::Take(..) | Step::Advance(_) | Step::Count(_) | Step::Checkpoint | Step::Tick => {}
+            Step::Take(..)
+            | Step::Merge(..)
+            | Step::Advance(_)
+            | Step::Count(_)
+            | Step::Checkpoint
+            | Step::Tick => {}
         }
         answer
     }
@@ -398,8 +428,10 @@ impl Model {
         let mut tasks: Vec<_> = self.tasks.values().map(shown).collect();
         tasks.sort_unstable();
         let slots = std::array::from_fn(|no| (self.gates.limits[no], self.in_flight(no)));
+        let count = |number: u64| self.schedules.values().filter(|it| it.tube == number).count();
+        let counts = self.tubes.map(|tube| tube.map(|number| count(number) as u64));
         let (tubes, conditions) = (self.tubes.map(|tube| tube.is_some()), self.gates.conditions);
-        Sight { tubes, schedules, tasks, conditions, slots }
+        Sight { tubes, counts, schedules, tasks, conditions, slots }
     }
 }
 
@@ -427,6 +459,8 @@ pub struct SeenSchedule {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sight {
     pub tubes: [bool; TUBES.len()],
+    /// How many schedules have each.
+    pub counts: [Option<u64>; TUBES.len()],
     pub schedules: BTreeMap<String, SeenSchedule>,
     pub tasks: Vec<SeenTask>,
     pub conditions: [Option<bool>; CONDITIONS.len()],
