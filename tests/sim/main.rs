@@ -32,6 +32,7 @@ mod script;
 #[path = "../seeds/mod.rs"]
 mod seeds;
 mod sessions;
+mod several;
 mod step;
 mod survive;
 mod told;
