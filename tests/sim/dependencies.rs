@@ -1,5 +1,6 @@
 //! Dependencies on a disk that crashes, beside a model in plain maps: whatever dies when, each task
 //! waits for exactly those that have not ended as it wants, and no end is told twice or not at all.
+//! A ttl ends tasks too, and stands still while they wait.
 
 mod model;
 
@@ -9,9 +10,10 @@ use crate::script::Rng;
 use crate::seeds::seeds;
 use model::{Ids, LATE, Model, On, Serial, Step, Task, Terms};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tubewell::{
-    Advance, Backoff, Conflict, Durability, HistoryLimits, NewTask, Orphaned, Queue, Result,
-    Retention, State, TaskId, TaskInfo, Tube, TubeOptions,
+    Advance, Backoff, Clock, Conflict, Durability, HistoryLimits, ManualClock, NewTask, Orphaned,
+    Queue, Result, Retention, State, TaskId, TaskInfo, Tube, TubeOptions,
 };
 
 /// Steps between two crashes, at most.
@@ -28,20 +30,24 @@ struct Story {
     durability: Durability,
     model: Model,
     ids: Ids,
+    clock: ManualClock,
+    /// What a power cut may leave: time that passes does not wait for the sync of what it ends.
+    unsynced: Vec<Model>,
     /// The steps, for the report of a failure.
     trace: Vec<String>,
 }
 
-/// A task as it is visible: its tube, its state, those that it waits for, and all of which it reads
-/// the results.
-type SeenTask = (usize, State, u64, Vec<Serial>);
+/// A task as it is visible: its tube, its state, the rest of its ttl, those that it waits for, and
+/// all of which it reads the results.
+type SeenTask = (usize, State, Option<u64>, u64, Vec<Serial>);
 
 type Seen = BTreeMap<Serial, SeenTask>;
 
 impl Story {
     fn open(&self) -> (Queue, [Tube; 2]) {
         let builder = Queue::builder().durability(self.durability).journal_bytes(64 << 10);
-        let queue = builder.by_hand(true).disk(self.disk.lend()).open_disk().unwrap();
+        let builder = builder.by_hand(true).clock(self.clock.clone()).disk(self.disk.lend());
+        let queue = builder.open_disk().unwrap();
         let tubes = ["a", "b"].map(|name| {
             let options = TubeOptions::default().max_attempts(1000).backoff(Backoff::NONE);
             let options = options.keep_finished(Retention::new()).if_not_exists();
@@ -49,6 +55,12 @@ impl Story {
             queue.create_tube(name, options).unwrap()
         });
         (queue, tubes)
+    }
+
+    /// Seconds since the first opening.
+    fn now(&self) -> u64 {
+        let begin = ManualClock::new().wall();
+        self.clock.wall().duration_since(begin).unwrap().as_secs()
     }
 
     /// A task in one of these states.
@@ -74,7 +86,8 @@ impl Story {
 
     fn terms(&mut self) -> Terms {
         let orphaned = self.rng.of(&[Orphaned::Hold, Orphaned::Cancel, Orphaned::Ignore]);
-        Terms { after: Some(self.earlier()), orphaned, is_late: self.rng.one_in(6) }
+        let ttl = self.rng.of(&[None, None, Some(5), Some(20)]);
+        Terms { after: Some(self.earlier()), orphaned, is_late: self.rng.one_in(6), ttl }
     }
 
     fn put(&mut self) -> Step {
@@ -123,7 +136,7 @@ impl Story {
         const OPEN: [State; 4] = [State::Ready, State::Delayed, State::Blocked, State::Buried];
         const ANY: [State; 5] =
             [State::Ready, State::Delayed, State::Blocked, State::Buried, State::Done];
-        Some(match self.rng.below(34) {
+        Some(match self.rng.below(37) {
             0..=7 => self.put(),
             8..=11 => Step::Complete(self.pick(&WAITING)?),
             12..=13 => Step::Bury(self.pick(&OPEN[..3])?),
@@ -146,7 +159,8 @@ impl Story {
             28..=29 => self.transact()?,
             30..=31 => self.advance()?,
             32 if self.rng.one_in(3) => Step::Truncate(self.rng.below(2) as usize),
-            _ => Step::Tick,
+            33..=35 => Step::Pass(self.rng.of(&[1, 4, 11])),
+            _ => Step::Pass(0),
         })
     }
 
@@ -224,7 +238,10 @@ impl Story {
                 Ok(())
             }
             Step::Checkpoint => queue.checkpoint(),
-            Step::Tick => queue.tick(),
+            Step::Pass(by) => {
+                self.clock.advance(Duration::from_secs(*by));
+                queue.tick()
+            }
         }
     }
 
@@ -241,6 +258,11 @@ impl Story {
         if answer != expected {
             let trace = self.trace.join("\n");
             panic!("seed {seed}: {trace}\n{answer:?}, expected {expected:?}");
+        }
+        match step {
+            Step::Pass(_) => self.unsynced.push(self.model.clone()),
+            Step::Put { .. } | Step::Complete(_) | Step::Bury(_) => self.unsynced.clear(),
+            _ => {}
         }
         // What is refused may have been taken before.
         self.model = after;
@@ -276,7 +298,9 @@ impl Story {
             let earlier = queue.dependencies(task.id).unwrap();
             let mut earlier: Vec<_> = earlier.iter().map(|id| serials[id]).collect();
             earlier.sort_unstable();
-            let shown = (tube, task.state, task.dependencies.count, earlier);
+            let left = task.ttl_left.filter(|_| task.state != State::Done);
+            let left = left.map(|left| left.as_secs());
+            let shown = (tube, task.state, left, task.dependencies.count, earlier);
             assert!(seen.insert(serial, shown).is_none(), "task {serial} is there twice");
         }
         seen
@@ -287,7 +311,8 @@ impl Story {
         let of = |task: &Task| {
             let mut earlier: Vec<_> = task.open.keys().chain(&task.met).copied().collect();
             earlier.sort_unstable();
-            (task.tube, task.state, task.open.len() as u64, earlier)
+            let left = task.life.filter(|_| task.state != State::Done).map(|life| life.left);
+            (task.tube, task.state, left, task.open.len() as u64, earlier)
         };
         model.tasks.iter().map(|(serial, task)| (*serial, of(task))).collect()
     }
@@ -339,6 +364,9 @@ fn with_put(
             };
         }
     }
+    if let Some(ttl) = terms.ttl {
+        new = new.ttl(Duration::from_secs(ttl));
+    }
     put(if terms.is_late { new.delay(LATE) } else { new })
 }
 
@@ -359,18 +387,22 @@ fn play(seed: u64) {
     let (disk, rng) = (SimDisk::new(seed), Rng::new(seed));
     let durability = durability(seed);
     let (model, ids) = (Model::default(), BTreeMap::new());
-    let mut story = Story { disk, rng, durability, model, ids, trace: Vec::new() };
+    let (clock, unsynced, trace) = (ManualClock::new(), Vec::new(), Vec::new());
+    let mut story = Story { disk, rng, durability, model, ids, clock, unsynced, trace };
     let mut cut_off: Option<Step> = None;
     for generation in 0..=GENERATIONS {
         story.disk.plan(Fault::None);
         let (queue, tubes) = story.open();
         let seen = story.look(&queue, &tubes);
         let (mut models, last) = (vec![story.model.clone()], cut_off.take());
+        models.append(&mut story.unsynced);
         if let Some(step) = &last {
             let mut claimed = story.model.clone();
             ended(step, &mut claimed);
             models.extend([claimed, story.after(step, &seen)]);
         }
+        let now = story.now();
+        models.iter_mut().for_each(|model| model.pass(now));
         let found = models.iter().find(|model| Story::expected(model) == seen);
         let found = found.unwrap_or_else(|| {
             let first = Story::expected(&models[0]);
@@ -402,7 +434,9 @@ fn play(seed: u64) {
             }
         }
         story.trace.push("crash".into());
-        crash(&mut story.disk, durability, &mut story.rng);
+        if !crash(&mut story.disk, durability, &mut story.rng) {
+            story.unsynced.clear();
+        }
         drop((tubes, queue));
     }
 }

@@ -1,4 +1,4 @@
-//! Tasks that wait for others, in plain maps, by the documents.
+//! Tasks that wait for others, with the rest of their ttls, in plain maps, by the documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -39,12 +39,26 @@ pub struct Task {
     pub state: State,
     /// Put with a delay that has not ended.
     pub is_late: bool,
+    /// When the delay ends.
+    due: u64,
+    /// Its ttl, if it has one.
+    pub life: Option<Life>,
     /// Those that it waits for.
     pub open: BTreeMap<Serial, Edge>,
     /// Those that it has waited for and that were there then.
     pub met: BTreeSet<Serial>,
     /// The number in its key, if it has one.
     pub key: Option<Serial>,
+}
+
+/// A ttl. It runs while the task is ready or buried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    pub left: u64,
+    /// The put, or the last move.
+    since: u64,
+    /// While the task is blocked or finished: when that began.
+    stopped: u64,
 }
 
 /// What an end does to an edge; `None` if nothing.
@@ -66,6 +80,8 @@ fn fate(edge: &Edge, end: End) -> Option<Orphaned> {
 pub struct Model {
     pub tasks: BTreeMap<Serial, Task>,
     pub next: Serial,
+    /// Seconds since the first opening.
+    pub now: u64,
 }
 
 /// What a put says.
@@ -75,6 +91,8 @@ pub struct Terms {
     pub after: Option<Vec<(Serial, On)>>,
     pub orphaned: Orphaned,
     pub is_late: bool,
+    /// In seconds.
+    pub ttl: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -113,7 +131,8 @@ pub enum Step {
     UndependAll(Serial),
     CancelTree(Serial),
     Checkpoint,
-    Tick,
+    /// So many seconds, perhaps none, and what is due then.
+    Pass(u64),
 }
 
 impl Model {
@@ -210,10 +229,12 @@ impl Model {
     }
 
     fn put(&mut self, tube: usize, has_key: bool, terms: &Terms) {
-        let Terms { after, orphaned, is_late } = terms;
-        let (open, met) = (BTreeMap::new(), BTreeSet::new());
-        let (is_late, key) = (*is_late, has_key.then_some(self.next));
-        let mut task = Task { tube, state: State::Blocked, is_late, open, met, key };
+        let Terms { after, orphaned, is_late, ttl } = terms;
+        let (open, met, now) = (BTreeMap::new(), BTreeSet::new(), self.now);
+        let (is_late, due, key) = (*is_late, now + LATE.as_secs(), has_key.then_some(self.next));
+        let life = ttl.map(|left| Life { left, since: now, stopped: now });
+        let state = State::Blocked;
+        let mut task = Task { tube, state, is_late, due, life, open, met, key };
         let after = after.as_deref().unwrap_or_default();
         if !self.link_all(&mut task, after, *orphaned) {
             unblock(&mut task);
@@ -227,7 +248,8 @@ impl Model {
     fn put_again(&mut self, serial: Serial, terms: &Terms) -> std::result::Result<(), ErrorKind> {
         let mut task = self.tasks[&serial].clone();
         let is_new = task.state == State::Done;
-        (task.state, task.is_late) = (State::Blocked, terms.is_late);
+        task.live_again(terms.ttl, self.now);
+        task.block(terms.is_late, self.now);
         let is_cancelled = match &terms.after {
             Some(after) => self.link_all(&mut task, after, terms.orphaned),
             None => false,
@@ -265,10 +287,12 @@ impl Model {
         let mut task = self.tasks[&serial].clone();
         (task.state, task.is_late) = (State::Ready, false);
         self.tasks.insert(serial, task.clone());
+        task.live_again(None, self.now);
         if after.iter().any(|earlier| tree.contains(earlier)) {
             return Err(ErrorKind::Cycle);
         }
-        (task.tube, task.state, task.is_late) = (to, State::Blocked, is_late);
+        task.tube = to;
+        task.block(is_late, self.now);
         if !after.is_empty() {
             let after: Vec<_> = after.iter().map(|earlier| (*earlier, On::Success)).collect();
             self.link_all(&mut task, &after, Orphaned::Hold);
@@ -276,6 +300,28 @@ impl Model {
         unblock(&mut task);
         self.tasks.insert(serial, task);
         Ok(())
+    }
+
+    /// Removes the tasks whose ttl is over.
+    fn expire(&mut self) {
+        let is_over = |task: &Task| task.runs() && task.life.is_some_and(|life| life.left == 0);
+        let over = self.tasks.iter().filter(|(_, task)| is_over(task));
+        for serial in over.map(|(serial, _)| *serial).collect::<Vec<_>>() {
+            // An earlier one of these may have taken it away.
+            if self.tasks.contains_key(&serial) {
+                self.remove(serial);
+            }
+        }
+    }
+
+    /// Time passes up to then, and what is due is done.
+    pub fn pass(&mut self, to: u64) {
+        let by = to - self.now;
+        self.now = to;
+        for task in self.tasks.values_mut().filter(|task| task.runs()) {
+            task.life.iter_mut().for_each(|life| life.left = life.left.saturating_sub(by));
+        }
+        self.expire();
     }
 
     fn truncate(&mut self, tube: usize) {
@@ -312,17 +358,22 @@ impl Model {
             Step::Truncate(tube) => self.truncate(*tube),
             Step::Complete(serial) => {
                 let task = self.tasks.get_mut(serial).unwrap();
-                task.state = State::Done;
+                task.stop(State::Done, self.now);
                 (task.open, task.met) = Default::default();
                 self.end(*serial, End::Done);
             }
             Step::Bury(serial) => {
-                self.tasks.get_mut(serial).unwrap().state = State::Buried;
+                let task = self.tasks.get_mut(serial).unwrap();
+                // All of a delay that was requested counts.
+                if task.state == State::Delayed {
+                    task.life.iter_mut().for_each(|life| life.left += task.due - self.now);
+                }
+                task.state = State::Buried;
                 self.end(*serial, End::Buried);
             }
             Step::Kick(serial) => {
                 let task = self.tasks.get_mut(serial).unwrap();
-                (task.state, task.is_late) = (State::Blocked, false);
+                task.block(false, self.now);
                 unblock(task);
             }
             Step::Delete { task, by_force } => {
@@ -334,6 +385,7 @@ impl Model {
             }
             Step::Move(serial) => {
                 let task = self.tasks.get_mut(serial).unwrap();
+                task.live_again(None, self.now);
                 task.tube = 1 - task.tube;
             }
             Step::Merge(tube) => {
@@ -357,9 +409,36 @@ impl Model {
                 let tree = self.tree(*root);
                 self.tasks.retain(|serial, _| !tree.contains(serial));
             }
-            Step::Checkpoint | Step::Tick => {}
+            Step::Pass(by) => self.pass(self.now + by),
+            Step::Checkpoint => {}
         }
         Ok(())
+    }
+}
+
+impl Task {
+    fn runs(&self) -> bool {
+        matches!(self.state, State::Ready | State::Buried)
+    }
+
+    /// Its ttl does not run in this state.
+    fn stop(&mut self, state: State, now: u64) {
+        self.state = state;
+        self.life.iter_mut().for_each(|life| life.stopped = now);
+    }
+
+    /// It waits for others, and for its delay.
+    fn block(&mut self, is_late: bool, now: u64) {
+        self.stop(State::Blocked, now);
+        (self.is_late, self.due) = (is_late, now + LATE.as_secs());
+    }
+
+    /// A put or a move: its ttl begins again. Its length is the time from the last one to its end.
+    fn live_again(&mut self, given: Option<u64>, now: u64) {
+        let is_stopped = matches!(self.state, State::Blocked | State::Done);
+        let until = |life: Life| life.left + if is_stopped { life.stopped } else { now };
+        let length = given.or(self.life.map(|life| until(life) - life.since));
+        self.life = length.map(|left| Life { left, since: now, stopped: now });
     }
 }
 
