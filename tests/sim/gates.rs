@@ -115,7 +115,7 @@ impl Story {
             true => other.or(one),
             false => one.or(other),
         };
-        Some(match self.rng.below(62) {
+        Some(match self.rng.below(65) {
             0..=9 => Step::Put(self.next, self.terms(tube)),
             10..=23 => Step::Take { tube, most: self.rng.of(&[1, 1, 2, 5]) },
             24..=26 => Step::TakeAny,
@@ -144,6 +144,10 @@ impl Story {
             53..=54 => Step::Checkpoint,
             55..=58 => Step::Advance(self.rng.of(&[SECOND / 2, 7 * SECOND, 40 * SECOND])),
             59..=60 => Step::Renew(taken?),
+            61..=63 => {
+                let [from, into] = self.rng.of(&[[0, 1], [1, 0], [0, 1], [1, 0], [0, 2], [2, 1]]);
+                Step::Merge(from, into)
+            }
             _ => Step::Advance(self.rng.below(86_400) * SECOND),
         })
     }
@@ -200,6 +204,12 @@ impl Story {
             },
             Step::Kick(task) => of(task).kick_task(id(task))?,
             Step::Delete(task) => of(task).delete(id(task))?,
+            Step::Merge(from, into) => {
+                let merged = queue.merge(TUBES[*from], TUBES[*into])?;
+                let moved = self.model.of_tube(*from);
+                assert_eq!((merged.moved, merged.clashed), (moved.len() as u64, 0));
+                return Ok(moved);
+            }
             Step::Tune(tube, gate) => {
                 let (name, value) = setting(gate);
                 tubes[*tube].set(name, value)?;
@@ -245,7 +255,7 @@ impl Story {
         queue.tick()?;
         assert_eq!(queue.check()?, Vec::<String>::new());
         let mut tasks = BTreeMap::new();
-        for tube in tubes {
+        for (no, tube) in tubes.iter().enumerate() {
             for state in [State::Ready, State::Taken, State::Buried] {
                 for task in tube.tasks(state) {
                     let task = task?;
@@ -255,7 +265,7 @@ impl Story {
                     let is_order =
                         |why: &WhyNot| matches!(why, WhyNot::Behind { .. } | WhyNot::IsNext);
                     why.retain(|why| state != State::Buried && !is_order(why));
-                    tasks.insert(serial, (state, task.deliveries, why));
+                    tasks.insert(serial, (no, state, task.deliveries, why));
                 }
             }
         }

@@ -56,6 +56,8 @@ pub struct Lease {
     pub held: Vec<u64>,
     /// When its ttr ends.
     pub ends: Option<u64>,
+    /// Of a stalled one: when its grace ends, by the tube in which it began.
+    pub grace: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +128,8 @@ pub enum Step {
     Bury(Serial),
     Kick(Serial),
     Delete(Serial),
+    /// All tasks of a tube go to another one.
+    Merge(usize, usize),
     Tune(usize, Gate),
     Condition(usize, Option<bool>),
     /// With a limit, perhaps for so many seconds; none: it is removed.
@@ -213,6 +217,11 @@ impl Model {
         closed
     }
 
+    pub fn of_tube(&self, tube: usize) -> Vec<Serial> {
+        let here = self.tasks.iter().filter(|(_, task)| task.terms.tube == tube);
+        here.map(|(serial, _)| *serial).collect()
+    }
+
     /// The taken tasks of a tube.
     fn taken(&self, tube: usize) -> impl Iterator<Item = &Stored> {
         let all = self.tasks.values().filter(move |task| task.terms.tube == tube);
@@ -285,7 +294,7 @@ impl Model {
         let held = held.filter_map(|(_, throttle)| throttle.map(|it| it.number)).collect();
         if let Some(task) = self.tasks.get_mut(&serial) {
             let ends = ttr.map(|seconds| now + seconds * SECOND);
-            task.place = Place::Taken(Lease { held, ends });
+            task.place = Place::Taken(Lease { held, ends, grace: None });
             task.deliveries += 1;
         }
     }
@@ -293,10 +302,13 @@ impl Model {
     /// Leases whose grace is over return their tasks.
     fn lapse(&mut self, now: u64) {
         for task in self.tasks.values_mut() {
-            if let Place::Taken(Lease { ends: Some(ends), .. }) = task.place
-                && ends + GRACES[task.terms.tube] * SECOND <= now
+            if let Place::Taken(Lease { ends: Some(ends), grace, .. }) = &mut task.place
+                && *ends <= now
             {
-                task.place = Place::Ready;
+                let until = *ends + GRACES[task.terms.tube] * SECOND;
+                if *grace.get_or_insert(until) <= now {
+                    task.place = Place::Ready;
+                }
             }
         }
     }
@@ -345,7 +357,18 @@ impl Model {
                 let task = self.tasks.get_mut(&serial);
                 if let Some(Stored { terms, place: Place::Taken(lease), .. }) = task {
                     lease.ends = terms.ttr.map(|seconds| now + seconds * SECOND);
+                    lease.grace = None;
                 }
+            }
+            Step::Merge(from, into) => {
+                if [from, into].contains(&MEMORY) {
+                    return Err(ErrorKind::Unsupported);
+                }
+                let moved = self.of_tube(from);
+                for task in self.tasks.values_mut().filter(|task| task.terms.tube == from) {
+                    task.terms.tube = into;
+                }
+                return Ok(moved);
             }
             Step::Bury(serial) => self.put_at(serial, Place::Buried),
             Step::Tune(tube, ref gate) => {
@@ -413,27 +436,12 @@ impl Model {
         }
     }
 
-    /// A taken task: how long its lease lasts, and then its grace.
-    fn running(&self, task: &Stored, lease: &Lease, now: u64) -> Vec<WhyNot> {
-        let micros = Duration::from_micros;
-        let lease_left = lease.ends.map(|ends| micros(ends.saturating_sub(now)));
-        let mut all = vec![WhyNot::Running { holder: None, lease_left }];
-        let over = lease.ends.filter(|ends| *ends <= now);
-        all.extend(over.map(|ends| {
-            let left = micros(ends + GRACES[task.terms.tube] * SECOND - now);
-            WhyNot::Stalled { grace_left: Some(left) }
-        }));
-        all
-    }
-
     /// The ready tasks, those of them behind a gate of the tube, the taken and the stalled ones.
     fn counts(&self, tube: usize, now: u64) -> [u64; 4] {
         let ready = self.ready().filter(|(_, task)| task.terms.tube == tube).count() as u64;
         let limited = if self.closed(tube, now).is_empty() { 0 } else { ready };
-        let is_stalled = |task: &&Stored| match task.place {
-            Place::Taken(Lease { ends: Some(ends), .. }) => ends <= now,
-            _ => false,
-        };
+        let is_stalled =
+            |task: &&Stored| matches!(task.place, Place::Taken(Lease { grace: Some(_), .. }));
         let stalled = self.taken(tube).filter(is_stalled).count() as u64;
         [ready, limited, self.taken(tube).count() as u64, stalled]
     }
@@ -446,13 +454,14 @@ impl Model {
         };
         let why = |serial: Serial, task: &Stored| match &task.place {
             Place::Ready => self.why(serial, now, ids),
-            Place::Taken(lease) => self.running(task, lease, now),
+            Place::Taken(lease) => running(lease, now),
             Place::Buried => Vec::new(),
         };
-        let tasks = self.tasks.iter();
-        let tasks = tasks
-            .map(|(serial, task)| (*serial, (state(task), task.deliveries, why(*serial, task))))
-            .collect();
+        let seen = |(serial, task): (&Serial, &Stored)| {
+            let why = why(*serial, task);
+            (*serial, (task.terms.tube, state(task), task.deliveries, why))
+        };
+        let tasks = self.tasks.iter().map(seen).collect();
         let tubes = self.tubes.iter().map(Gates::settings).collect();
         let counts = (0..TUBES.len()).map(|tube| self.counts(tube, now)).collect();
         let throttles = (0..THROTTLES.len()).map(|no| {
@@ -467,6 +476,16 @@ impl Model {
     }
 }
 
+/// A taken task: how long its lease lasts, and then its grace.
+fn running(lease: &Lease, now: u64) -> Vec<WhyNot> {
+    let micros = Duration::from_micros;
+    let lease_left = lease.ends.map(|ends| micros(ends.saturating_sub(now)));
+    let mut all = vec![WhyNot::Running { holder: None, lease_left }];
+    let left = lease.grace.map(|ends| micros(ends - now));
+    all.extend(left.map(|left| WhyNot::Stalled { grace_left: Some(left) }));
+    all
+}
+
 /// What the order of a tube goes by.
 fn rank((serial, task): &(&Serial, &Stored)) -> (i64, Serial) {
     (task.terms.priority, **serial)
@@ -479,8 +498,9 @@ pub struct Sight {
     pub tubes: Vec<Vec<(&'static str, SettingValue)>>,
     /// Of each tube, see [`Model::counts`].
     pub counts: Vec<[u64; 4]>,
-    /// The state of each task, how often it was taken, and what holds a ready or taken one back.
-    pub tasks: BTreeMap<Serial, (State, u32, Vec<WhyNot>)>,
+    /// The tube and the state of each task, how often it was taken, and what holds a ready or taken
+    /// one back.
+    pub tasks: BTreeMap<Serial, (usize, State, u32, Vec<WhyNot>)>,
     /// The limit, how long it lasts, and how many hold a slot.
     pub throttles: Vec<Option<(u64, Option<Duration>, u64)>>,
     pub conditions: Vec<Option<bool>>,
