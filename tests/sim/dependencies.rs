@@ -206,15 +206,7 @@ impl Story {
             }
             Step::Complete(serial) => {
                 let (tube, id) = of(serial);
-                // A worker of its own, or by the id alone.
-                match tube.claim(id) {
-                    Ok(task) if serial % 2 == 0 => task.ack(),
-                    Ok(task) => {
-                        task.split().1.detach();
-                        tube.complete_by_id(id).map(drop)
-                    }
-                    Err(error) => Err(error),
-                }
+                complete(tube, id, serial % 2 == 0)
             }
             Step::Bury(serial) => of(serial).0.bury(id(serial), "no"),
             Step::Kick(serial) => of(serial).0.kick_task(id(serial)),
@@ -335,6 +327,16 @@ impl Story {
         }
         after
     }
+}
+
+/// A task succeeds: its worker acks it, or it is completed by its id alone.
+fn complete(tube: &Tube, id: TaskId, is_acked: bool) -> Result<()> {
+    let task = tube.claim(id)?;
+    if is_acked {
+        return task.ack();
+    }
+    task.split().1.detach();
+    tube.complete_by_id(id).map(drop)
 }
 
 /// Passes the put of a step to `put`, as the caller describes it.

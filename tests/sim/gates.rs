@@ -16,8 +16,8 @@ use model::{
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 use tubewell::{
-    Backoff, Clock, Durability, Lapse, ManualClock, Queue, Result, State, Task, Tube, TubeOptions,
-    WhyNot,
+    Backoff, Clock, Durability, Lapse, ManualClock, Queue, Result, State, Task, TaskId, Tube,
+    TubeOptions, WhyNot,
 };
 
 /// Steps between two crashes, at most.
@@ -43,6 +43,27 @@ struct Story {
 
 fn serial(payload: &[u8]) -> Serial {
     Serial::from_be_bytes(payload.try_into().unwrap())
+}
+
+fn put(tube: &Tube, task: Serial, terms: &Terms) -> Result<TaskId> {
+    let Terms { priority, own, group, ttr, .. } = terms;
+    let payload = task.to_be_bytes();
+    let conditions = chosen(CONDITIONS, own.conditions);
+    let throttles = chosen(THROTTLES, own.throttles);
+    let mut new = tube.task(&payload[..]).priority(*priority);
+    if let Some(group) = group {
+        new = new.group(GROUPS[*group]);
+    }
+    if let Some(ttr) = ttr {
+        new = new.ttr(Duration::from_secs(*ttr));
+    }
+    for name in &conditions {
+        new = new.require(name);
+    }
+    for name in &throttles {
+        new = new.throttle(name);
+    }
+    new.put()
 }
 
 impl Story {
@@ -157,24 +178,8 @@ impl Story {
         let of = |task: &Serial| &tubes[self.model.tasks[task].terms.tube];
         let mut held = |task: &Serial| self.held.remove(task).unwrap();
         match step {
-            Step::Put(task, Terms { tube, priority, own, group, ttr }) => {
-                let payload = task.to_be_bytes();
-                let conditions = chosen(CONDITIONS, own.conditions);
-                let throttles = chosen(THROTTLES, own.throttles);
-                let mut new = tubes[*tube].task(&payload[..]).priority(*priority);
-                if let Some(group) = group {
-                    new = new.group(GROUPS[*group]);
-                }
-                if let Some(ttr) = ttr {
-                    new = new.ttr(Duration::from_secs(*ttr));
-                }
-                for name in &conditions {
-                    new = new.require(name);
-                }
-                for name in &throttles {
-                    new = new.throttle(name);
-                }
-                let id = new.put()?;
+            Step::Put(task, terms) => {
+                let id = put(&tubes[terms.tube], *task, terms)?;
                 self.ids.insert(*task, id);
             }
             Step::Take { tube, most } => {

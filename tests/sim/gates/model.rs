@@ -319,6 +319,34 @@ impl Model {
         }
     }
 
+    /// The tasks stay as they are, and their leases too.
+    fn merge(&mut self, from: usize, into: usize) -> Answer {
+        if [from, into].contains(&MEMORY) {
+            return Err(ErrorKind::Unsupported);
+        }
+        let moved = self.of_tube(from);
+        for task in self.tasks.values_mut().filter(|task| task.terms.tube == from) {
+            task.terms.tube = into;
+        }
+        Ok(moved)
+    }
+
+    fn tune(&mut self, tube: usize, gate: &Gate, now: u64) {
+        let gates = &mut self.tubes[tube];
+        match gate {
+            Gate::Required(names) => gates.named.conditions = *names,
+            Gate::Throttled(names) => gates.named.throttles = *names,
+            Gate::Hours(has_hours) => gates.has_hours = *has_hours,
+            Gate::Limit(limit) => gates.limit = *limit,
+            Gate::Rate(rate) => gates.rate = *rate,
+        }
+        if let Some(rate) = gates.rate.filter(|_| gates.paced > 0) {
+            let now = u128::from(now) * 1000;
+            let most = now + spacing(rate) * u128::from(rate.2);
+            gates.paced = gates.paced.clamp(now, most);
+        }
+    }
+
     pub fn apply(&mut self, step: &Step, now: u64) -> Answer {
         match *step {
             Step::Put(task, terms) => {
@@ -360,32 +388,9 @@ impl Model {
                     lease.grace = None;
                 }
             }
-            Step::Merge(from, into) => {
-                if [from, into].contains(&MEMORY) {
-                    return Err(ErrorKind::Unsupported);
-                }
-                let moved = self.of_tube(from);
-                for task in self.tasks.values_mut().filter(|task| task.terms.tube == from) {
-                    task.terms.tube = into;
-                }
-                return Ok(moved);
-            }
+            Step::Merge(from, into) => return self.merge(from, into),
             Step::Bury(serial) => self.put_at(serial, Place::Buried),
-            Step::Tune(tube, ref gate) => {
-                let gates = &mut self.tubes[tube];
-                match gate {
-                    Gate::Required(names) => gates.named.conditions = *names,
-                    Gate::Throttled(names) => gates.named.throttles = *names,
-                    Gate::Hours(has_hours) => gates.has_hours = *has_hours,
-                    Gate::Limit(limit) => gates.limit = *limit,
-                    Gate::Rate(rate) => gates.rate = *rate,
-                }
-                if let Some(rate) = gates.rate.filter(|_| gates.paced > 0) {
-                    let now = u128::from(now) * 1000;
-                    let most = now + spacing(rate) * u128::from(rate.2);
-                    gates.paced = gates.paced.clamp(now, most);
-                }
-            }
+            Step::Tune(tube, ref gate) => self.tune(tube, gate, now),
             Step::Condition(no, to) => self.conditions[no] = to,
             Step::Throttle(no, to) => {
                 self.throttles[no] = to.map(|(limit, seconds)| {
