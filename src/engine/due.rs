@@ -6,7 +6,7 @@ use crate::engine::effects::NextDue;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::{fire, gates, lines, schedules, settle, slots, statistics, sweep, tubes};
-use crate::engine::{history, lapse, lookup, query, transition};
+use crate::engine::{history, lapse, lookup, query, retention, transition};
 use crate::format::key::{self, Order, Rank, Run, Work};
 use crate::format::row::TakenRow;
 use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
@@ -96,6 +96,7 @@ pub(crate) fn first_deadlines(view: &dyn View, tube: &TubeEntry) -> Result<NextD
     next = next.earlier(gates::openings(view, &tube.row, Now::FIRST));
     next.delay = next.delay.min(lines::end(view, tube.run(), Now::FIRST)?);
     next.ttl = next.ttl.min(statistics::first_end(view, tube)?);
+    next.ttl = next.ttl.min(retention::first_end(view, tube)?);
     Ok(next.earlier(schedules::first_fires(view, tube.number)?))
 }
 
@@ -164,6 +165,7 @@ impl Op for WorkOff {
             };
         }
         next.ttl = next.ttl.min(statistics::remove_old(ctx, &tube, &mut left)?);
+        next.ttl = next.ttl.min(transition::remove_unkept(ctx, &tube, &mut left)?);
         if !is_pause_over {
             next.delay = next.delay.min(tube.row.pause_end());
         }
@@ -229,10 +231,12 @@ fn fall_due(
             transition::move_task(ctx, &task, &TaskState::Delayed(row), &to, Cause::Delay)?;
         }
         (Deadline::Ttl, standing) => {
-            if standing.head().kept_until() == when {
-                transition::retire(ctx, &task, &standing)?;
-            } else {
+            if standing.head().kept_until() != when {
                 transition::erase(ctx, &task, &standing, Cause::Ttl)?;
+            } else if let Some(longer) = retention::kept_longer(ctx, tube, &standing) {
+                transition::restate(ctx, &task, &standing, &longer)?;
+            } else {
+                transition::retire(ctx, &task, &standing)?;
             }
         }
         (Deadline::Ttr, TaskState::Taken(taken)) => {

@@ -5,13 +5,14 @@
 //! step reads more than a sweep.
 
 use crate::engine::context::{OpContext, damaged, sound};
+use crate::engine::effects::NextDue;
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{groups, retention};
 use crate::format::feature::PENDING_OPTIONS;
 use crate::format::key::{self, Key, Work};
 use crate::format::row::{self, PendingGroups, PendingOptions, TubeRow, WorkRow};
 use crate::format::view::last_key;
-use crate::format::{Scan, Tag, View};
+use crate::format::{Deadline, Scan, Tag, View};
 use crate::words::error::Result;
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::options::TubeOptions;
@@ -82,6 +83,8 @@ pub(crate) fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<bool> {
             false => None,
         };
         row.pending.set_sum(state, left);
+        // There may be more bytes than are kept.
+        ctx.effects().deadline(tube.number, NextDue::of(Deadline::Ttl, 0));
     }
     let is_left = row.pending.is_any();
     if row != tube.row {

@@ -4,9 +4,9 @@
 //! keeps or puts again is not decided here.
 
 use crate::engine::context::{OpContext, damaged, sound};
-use crate::engine::lookup;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
+use crate::engine::{lookup, retention};
 use crate::format::feature::UNIQUE;
 use crate::format::key::{self, Key};
 use crate::format::{Deadline, Range, Tag, Value, View, row};
@@ -173,7 +173,10 @@ fn is_alive(ctx: &OpContext<'_>, number: u32, id: TaskId) -> Result<bool> {
         // A damaged one has its key until it is repaired.
         found => Ok(sound(found)?.is_none_or(|(_, standing)| {
             let [(what, when), _] = standing.deadlines(&tube);
-            what != Deadline::Ttl || when > ctx.now.queue
+            what != Deadline::Ttl
+                || when > ctx.now.queue
+                || standing.head().kept_until() == when
+                    && retention::kept_longer(ctx, &tube, &standing).is_some()
         })),
     }
 }

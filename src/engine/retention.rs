@@ -1,9 +1,9 @@
 //! How long a tube keeps tasks that have ended: what its options and the stored sums say. Each
-//! finished and each buried task has an index row by the time of its end. The age of a task ends by
-//! its deadline; the limits of count and bytes remove the oldest as a newer one ends, see
+//! finished and each buried task has an index row by the time of its end. The oldest are removed as
+//! a newer one ends, and as due work: when they are too old, or after a change of the options, see
 //! `transition`. Nothing is removed here.
 
-use crate::engine::context::{OpContext, damaged, decoded};
+use crate::engine::context::{OpContext, damaged, decoded, sound};
 use crate::engine::lookup;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
@@ -48,10 +48,55 @@ fn in_options(options: &TubeOptions, tag: Tag) -> Option<&Retention> {
     }
 }
 
+/// Queue time from which a tube does not keep a task that ended at this time. Without an option it
+/// keeps all buried ones, and of the finished ones none that it has kept by an option before.
+pub(crate) fn end_of(tube: &TubeEntry, tag: Tag, ended: u64) -> u64 {
+    match of_tag(tube, tag) {
+        Some(kept) => kept.age.map_or(NEVER, |age| ended.saturating_add(micros(age))),
+        None if tag == Tag::Done => ended,
+        None => NEVER,
+    }
+}
+
+/// A task whose age is over by the options that its tube had at its end, as it stands if the tube
+/// keeps it longer now; `None` if it does not.
+#[cold]
+pub(crate) fn kept_longer(
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    standing: &TaskState,
+) -> Option<TaskState> {
+    let until = end_of(tube, tag_of(standing)?, time_of(standing)?);
+    let mut longer = standing.clone();
+    longer.head_mut().set_kept_until(until);
+    (until > ctx.now.queue).then_some(longer)
+}
+
+/// When the first of the tasks that a tube keeps are to go: at once if there are more than it
+/// keeps.
+pub(crate) fn first_end(view: &dyn View, tube: &TubeEntry) -> Result<u64> {
+    let mut first = NEVER;
+    for tag in [Tag::Done, Tag::Buried] {
+        let by_time = tube.range(by_time(tag));
+        if view.count(by_time) == 0 {
+            continue;
+        }
+        let sum = || decoded(view.get(&key::kept(tube.run(), tag)), row::read_number, "kept");
+        let Retention { count: most, bytes, .. } = of_tag(tube, tag).copied().unwrap_or_default();
+        if most.is_some_and(|most| count(view, tube, tag) > most)
+            || bytes.is_some() && count(view, tube, tag) > 1 && sound(sum())?.flatten() > bytes
+        {
+            return Ok(0);
+        }
+        let oldest = Scan::over(by_time).next(view)?.and_then(|(met, _)| key::time_of(&met));
+        first = first.min(oldest.map_or(NEVER, |ended| end_of(tube, tag, ended)));
+    }
+    Ok(first)
+}
+
 /// Queue time until which a tube keeps a task that ends now in the state of this tag.
 pub(crate) fn until(ctx: &OpContext<'_>, tube: &TubeEntry, tag: Tag) -> u64 {
-    let age = of_tag(tube, tag).and_then(|kept| kept.age);
-    age.map_or(NEVER, |age| ctx.now.queue.saturating_add(micros(age)))
+    end_of(tube, tag, ctx.now.queue)
 }
 
 /// The bytes that a task counts in the state of this tag, if its tube limits them and the sum
@@ -210,6 +255,8 @@ pub(crate) fn is_over(ctx: &OpContext<'_>, tube: &TubeEntry, tag: Tag) -> Result
         return Ok(true);
     }
     match kept.bytes {
+        // The last one is kept, whatever its size.
+        Some(_) if count(ctx, tube, tag) <= 1 => Ok(false),
         Some(most) => Ok(kept_bytes(ctx, tube, &key::kept(tube.run(), tag))? > most),
         None => Ok(false),
     }
@@ -217,9 +264,9 @@ pub(crate) fn is_over(ctx: &OpContext<'_>, tube: &TubeEntry, tag: Tag) -> Result
 
 /// How many tasks a tube keeps in the state of this tag, without those that it keeps for their
 /// dependents.
-fn count(ctx: &OpContext<'_>, tube: &TubeEntry, tag: Tag) -> u64 {
-    let held = if tag == Tag::Done { ctx.count(tube.range(Tag::HeldTime)) } else { 0 };
-    ctx.count(tube.range(tag)).saturating_sub(held)
+fn count(view: &dyn View, tube: &TubeEntry, tag: Tag) -> u64 {
+    let held = if tag == Tag::Done { view.count(tube.range(Tag::HeldTime)) } else { 0 };
+    view.count(tube.range(tag)).saturating_sub(held)
 }
 
 /// The tag of the index by the time of the end, of the tasks in the state of this tag.

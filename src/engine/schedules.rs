@@ -219,6 +219,7 @@ pub(crate) fn info(view: &dyn View, name: &str) -> Result<ScheduleInfo> {
     let time = |time: u64| (time != NEVER).then(|| instant(time));
     let child = row.child;
     let [requires, throttles] = names(child.gates.as_deref());
+    let lacks_feature = row.timing.is_wall() && !cron::IS_AVAILABLE;
     Ok(ScheduleInfo {
         name: name.to_owned(),
         tube: row.tube_name,
@@ -229,9 +230,9 @@ pub(crate) fn info(view: &dyn View, name: &str) -> Result<ScheduleInfo> {
         offset: Duration::from_micros(row.offset),
         missed: row.missed,
         overlap: row.overlap,
-        next: time(firing.due()),
+        next: if lacks_feature { None } else { time(firing.due()) },
         is_paused: firing.is_paused,
-        lacks_feature: row.timing.is_wall() && !cron::IS_AVAILABLE,
+        lacks_feature,
         is_refused: firing.is_refused,
         children: firing.children,
         missed_fires: firing.missed,

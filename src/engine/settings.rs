@@ -144,7 +144,8 @@ fn change_option(
         return Ok(Changed::NotYet);
     }
     needs(ctx, &options);
-    let row_keeps_other_days = options.keep_days != tube.row.options.keep_days;
+    let kept = |of: &TubeOptions| (of.keep_days, of.keep_finished, of.keep_buried);
+    let keeps_others = kept(&options) != kept(&tube.row.options);
     let mut row = TubeRow { options, ..tube.row.clone() };
     follow::begin(ctx, tube, &mut row)?;
     gates::begin(ctx, number, &mut row);
@@ -159,8 +160,8 @@ fn change_option(
     let is_left = follow::is_left(&row.pending, setting.name);
     ctx.set(key::tube(number), row.encode())?;
     publish(ctx, (number, Some(row)), setting.name, value);
-    if row_keeps_other_days {
-        // Days may be too old now.
+    if keeps_others {
+        // Days and tasks may be too old now, or too many.
         ctx.effects().deadline(number, NextDue::of(Deadline::Ttl, 0));
     }
     // There may be room now, or tasks that may be taken.

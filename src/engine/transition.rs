@@ -25,7 +25,7 @@ mod again;
 
 pub(crate) use again::{note_way, pass, replace, succeed};
 pub(crate) use notes::{note_tracked, tell};
-pub(crate) use trim::{retire, trim};
+pub(crate) use trim::{remove_unkept, retire, trim};
 
 /// Whether a tube keeps statistics of days.
 #[inline]

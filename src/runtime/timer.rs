@@ -344,42 +344,39 @@ mod tests {
         }
     }
 
-    /// However far a tube is above its limits, the end of one task removes few others.
+    /// However far a tube is above its limits, the end of one task removes few others, and the due
+    /// work a sweep at a time. A change of a limit removes none itself.
     #[test]
-    fn one_end_removes_a_bounded_number_of_the_tasks_above_a_limit() {
+    fn what_is_above_a_limit_goes_a_bounded_number_at_a_time() {
         let large = vec![7; 1000];
-        for (kept, lower, result, expected) in [
-            (Retention::new(), Some(Retention::new().count(1)), &b"x"[..], 1),
-            // A result has as many bytes as there is room for. Those that end after it have none.
-            (Retention::new().bytes(1000), None, &large[..], 251),
+        let sweeps = |tasks: usize| {
+            let rest = Some(tasks % SWEEP_TASKS).filter(|rest| *rest > 0);
+            [SWEEP_TASKS].repeat(tasks / SWEEP_TASKS).into_iter().chain(rest).collect::<Vec<_>>()
+        };
+        for (kept, lower, expected) in [
+            (Retention::new(), Retention::new().count(1), 1),
+            (Retention::new(), Retention::new().bytes(400), 400),
         ] {
             let (queue, tube, _) = finished(1000, kept);
             let events = queue.events();
-            if let Some(lower) = lower {
-                tube.set("keep_finished", lower).unwrap();
-            }
-            let end = |result: &[u8]| {
-                tube.put(b"").unwrap();
-                tube.take().unwrap().ack_with(result).unwrap();
-                removals(&events)
-            };
-            assert_eq!(removals(&events), [0; 0], "a setting removes none");
-            assert_eq!(end(result), [TRIMMED_MAX]);
-            // Each end brings one, and removes as many as it may, until one goes for it or none.
-            let mut left = 1001 - TRIMMED_MAX;
-            loop {
-                let removed = end(b"");
-                let gone: usize = removed.iter().sum();
-                assert!(removed.len() <= 1 && gone <= TRIMMED_MAX, "{removed:?}");
-                left = left + 1 - gone;
-                assert_eq!(tube.stats().unwrap().finished, left as u64);
-                if gone <= 1 {
-                    break;
-                }
-            }
-            assert_eq!(left, expected);
+            tube.set("keep_finished", lower).unwrap();
+            let at_once = removals(&events);
+            assert_eq!(at_once, [0; 0], "it is due work");
+            queue.tick().unwrap();
+            assert_eq!(removals(&events), sweeps(1000 - expected));
+            assert_eq!(tube.stats().unwrap().finished, expected as u64);
             assert_eq!(queue.check().unwrap(), [""; 0]);
         }
+        // A result has as many bytes as there is room for.
+        let (queue, tube, _) = finished(1000, Retention::new().bytes(1000));
+        let events = queue.events();
+        tube.put(b"").unwrap();
+        tube.take().unwrap().ack_with(&large).unwrap();
+        assert_eq!(removals(&events), [TRIMMED_MAX]);
+        queue.tick().unwrap();
+        assert_eq!(removals(&events), sweeps(1000 - TRIMMED_MAX));
+        assert_eq!(tube.stats().unwrap().finished, 1);
+        assert_eq!(queue.check().unwrap(), [""; 0]);
     }
 
     /// T3. The mark of an event shows in which commit it happened.

@@ -53,7 +53,8 @@ struct Task {
     tags: Vec<(u8, u64)>,
     /// The number of the delivery that is started.
     started: Option<u32>,
-    /// Queue time of its end, and until which it is then kept by its age.
+    /// Queue time of its end, and until which it is then kept by its age, as its tube's options
+    /// were at its end or when that time came.
     ended: u64,
     until: u64,
 }
@@ -422,21 +423,10 @@ impl Model {
             return;
         };
         (task.ended, task.until) = (queue, kept.age.map_or(EVER, |age| queue.saturating_add(age)));
-        let is_here =
-            |task: &&Task| task.tube == no && task.seen.state == state && !task.is_trashed();
-        let here = self.tasks.values().filter(is_here);
-        let mut here: Vec<_> = here.map(|task| (task.ended, task.seen.serial)).collect();
-        here.sort_unstable();
-        for (_, serial) in here.into_iter().take(4) {
-            let left = || self.tasks.values().filter(is_here);
-            let bytes = |task: &Task| {
-                let serial = task.seen.serial;
-                let result = if task.seen.result { result_of(serial).len() } else { 0 };
-                (payload_bytes(task) + result) as u64
-            };
-            let is_over = kept.count.is_some_and(|most| left().count() as u64 > most)
-                || kept.bytes.is_some_and(|most| left().map(bytes).sum::<u64>() > most);
-            if !is_over {
+        let (_, mut here) = self.kept(no, state);
+        here.truncate(4);
+        for (_, serial) in here {
+            if !self.kept(no, state).0 {
                 break;
             }
             if serial != last {
@@ -444,6 +434,49 @@ impl Model {
                 self.count(no, Call::Retention);
             }
         }
+    }
+
+    /// Whether there are more tasks of a tube in this state than it keeps, and all of them, those
+    /// that ended first before the others.
+    fn kept(&self, no: u8, state: State) -> (bool, Vec<(u64, Serial)>) {
+        let opts = &self.tubes[&no].opts;
+        let kept = if state == State::Done { opts.finished } else { opts.buried };
+        let is_here =
+            |task: &&Task| task.tube == no && task.seen.state == state && !task.is_trashed();
+        let left = || self.tasks.values().filter(is_here);
+        let bytes = |task: &Task| {
+            let result = if task.seen.result { result_of(task.seen.serial).len() } else { 0 };
+            (payload_bytes(task) + result) as u64
+        };
+        let is_over = kept.is_some_and(|kept| {
+            kept.count.is_some_and(|most| left().count() as u64 > most)
+                || left().count() > 1
+                    && kept.bytes.is_some_and(|most| left().map(bytes).sum::<u64>() > most)
+        });
+        let mut here: Vec<_> = left().map(|task| (task.ended, task.seen.serial)).collect();
+        here.sort_unstable();
+        (is_over, here)
+    }
+
+    /// When a task that has ended is too old by the options that its tube has now.
+    fn kept_end(&self, task: &Task) -> u64 {
+        let opts = &self.tubes[&task.tube].opts;
+        let kept = match task.seen.state {
+            State::Done if opts.finished.is_none() => return task.ended,
+            State::Done => opts.finished,
+            State::Buried if !task.is_trashed() => opts.buried,
+            _ => None,
+        };
+        kept.and_then(|kept| kept.age).map_or(EVER, |age| task.ended.saturating_add(age))
+    }
+
+    /// A task of a tube that is to go at this time, because there are too many or it is too old.
+    fn unkept(&self, no: u8, queue: u64) -> Option<Serial> {
+        [State::Done, State::Buried].into_iter().find_map(|state| {
+            let (is_over, here) = self.kept(no, state);
+            let (_, first) = *here.first()?;
+            (is_over || self.kept_end(&self.tasks[&first]) <= queue).then_some(first)
+        })
     }
 
     /// Buries a task after the last attempt.

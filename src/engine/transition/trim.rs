@@ -1,12 +1,15 @@
-//! The end of tasks that a tube keeps no longer, because more have ended since.
+//! The end of tasks that a tube keeps no longer: because more have ended since, because they are
+//! too old, or because its options have changed.
 
 use super::{Transition, erase};
 use crate::engine::context::{OpContext, sound};
+use crate::engine::effects::NextDue;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{description, edges, lookup, retention};
 use crate::format::key;
-use crate::format::{Scan, Tag};
+use crate::format::{Deadline, Scan, Tag, View};
+use crate::words::clock::NEVER;
 use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::TRIMMED_MAX;
 use crate::words::task::{Cause, TaskId};
@@ -36,7 +39,7 @@ impl Transition<'_> {
 }
 
 /// Removes the tasks that ended first while there are more than the tube keeps, at most a few, and
-/// not this one.
+/// not this one. What is left is due work.
 #[cold]
 pub(crate) fn trim(
     ctx: &mut OpContext<'_>,
@@ -44,12 +47,50 @@ pub(crate) fn trim(
     tag: Tag,
     spared: Option<TaskId>,
 ) -> Result<()> {
-    let mut rows = Scan::over(tube.range(retention::by_time(tag)));
-    for _ in 0..TRIMMED_MAX {
-        if !retention::is_over(ctx, tube, tag)? {
-            break;
+    let next = remove_some(ctx, tube, tag, (&mut { TRIMMED_MAX }, spared))?;
+    if next <= ctx.now.queue {
+        ctx.effects().deadline(tube.number, NextDue::of(Deadline::Ttl, next));
+    }
+    Ok(())
+}
+
+/// The tasks that a tube keeps no longer go, in at most `left` looks. Returns when the next ones
+/// do.
+pub(crate) fn remove_unkept(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    left: &mut usize,
+) -> Result<u64> {
+    let mut next = NEVER;
+    for tag in [Tag::Done, Tag::Buried] {
+        if ctx.count(tube.range(retention::by_time(tag))) > 0 {
+            next = next.min(remove_some(ctx, tube, tag, (left, None))?);
         }
-        let Some((met, _)) = rows.next(ctx)? else { break };
+    }
+    Ok(next)
+}
+
+/// The same for the state of one tag, apart from this task.
+#[cold]
+fn remove_some(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    tag: Tag,
+    (left, spared): (&mut usize, Option<TaskId>),
+) -> Result<u64> {
+    let mut rows = Scan::over(tube.range(retention::by_time(tag)));
+    // What cannot be removed is not looked for again and again.
+    let (had, mut is_any) = (*left, false);
+    loop {
+        let Some((met, _)) = rows.next(ctx)? else { return Ok(NEVER) };
+        let end = key::time_of(&met).map_or(NEVER, |ended| retention::end_of(tube, tag, ended));
+        if end > ctx.now.queue && !retention::is_over(ctx, tube, tag)? {
+            return Ok(end);
+        }
+        if *left == 0 || is_any && spared.is_none() && ctx.is_sweep_long() {
+            return Ok(if is_any || had == 0 { 0 } else { NEVER });
+        }
+        *left -= 1;
         let Some(id) = key::id_of(&met).filter(|id| Some(*id) != spared) else { continue };
         let found = match lookup::find(ctx, tube, id) {
             // A dead index row, or a task that is damaged: it stays for its repair.
@@ -64,9 +105,9 @@ pub(crate) fn trim(
             && !(ctx.is_sweep_long() && ctx.known.is_awaited(id))
         {
             retire(ctx, &task, &found.1)?;
+            is_any = true;
         }
     }
-    Ok(())
 }
 
 /// Removes a task that has ended, because its tube keeps it no longer. Calls that wait for its end

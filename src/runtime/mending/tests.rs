@@ -347,7 +347,8 @@ fn own_key(core: &Shared, name: &str, id: TaskId) -> Key {
     found.unwrap()
 }
 
-/// A tube that keeps one buried task keeps all that a repair sets aside: none goes without a line.
+/// Of a tube that keeps one buried task a repair removes none: those that it sets aside go with the
+/// due work after it, each with an event.
 #[test]
 fn a_task_that_is_set_aside_retires_no_other_one() {
     let queue = Queue::builder().by_hand(true).in_memory().unwrap();
@@ -360,8 +361,14 @@ fn a_task_that_is_set_aside_retires_no_other_one() {
     plant(&core, ids[1..3].iter().map(spoil).collect());
     let repairs = repair(&core).unwrap();
     assert_eq!((repairs.left, queue.check().unwrap()), (vec![], vec![]));
+    let buried = range(&core, "kept", Tag::Buried);
+    assert_eq!(core.state.lock().store.count(buried), 3);
+    let events = queue.events();
+    queue.tick().unwrap();
+    let gone: Vec<_> = std::iter::from_fn(|| events.try_recv()).map(|it| it.cause).collect();
+    assert_eq!(gone, [Cause::Retention; 2]);
     let stats = tube.stats().unwrap();
-    assert_eq!((stats.buried, stats.ready), (3, 1));
+    assert_eq!((stats.buried, stats.ready), (1, 1));
 }
 
 /// A payload that is lost of a task that is done or taken: it stays so, and in the report.

@@ -36,6 +36,12 @@ impl Model {
                 _ => task.expires,
             };
             let lapsed = task.seen.state == State::Taken && task.deadline <= mono;
+            let present = self.kept_end(&self.tasks[&serial]);
+            let task = self.tasks.get_mut(&serial).unwrap();
+            // Its tube keeps it longer now.
+            if task.until <= queue && present > queue {
+                task.until = present;
+            }
             let (ends, is_kept) = (expires.min(task.until), task.until <= expires);
             if ends <= queue {
                 self.tasks.remove(&serial);
@@ -51,6 +57,10 @@ impl Model {
         }
         while let Some(serial) = self.first_lapse(no, mono) {
             self.lapse(serial, &opts);
+        }
+        while let Some(serial) = self.unkept(no, queue) {
+            self.tasks.remove(&serial);
+            self.count(no, Call::Retention);
         }
     }
 
@@ -112,7 +122,10 @@ impl Model {
         let pause_ends =
             |tube: &Tube| sees_delays && tube.pause.is_some_and(|end| end <= time.queue);
         let resumed = self.tubes.iter().filter(|(_, tube)| pause_ends(tube)).map(|(no, _)| *no);
+        let above = |no: &&u8| self.unkept(**no, time.queue).is_some();
+        let above = self.tubes.keys().filter(above).copied();
         let due = self.tasks.values().filter(is_due).map(|task| task.tube).chain(resumed);
+        let due = due.chain(above);
         let due: BTreeSet<u8> = due.filter(|tube| all || touched.contains(tube)).collect();
         due.into_iter().collect()
     }

@@ -34,7 +34,8 @@ impl Model {
                 State::Buried if spares => EVER,
                 _ => task.expires,
             };
-            in_queue && expires.min(task.until) <= self.time.queue
+            let until = if self.kept_end(task) > self.time.queue { EVER } else { task.until };
+            in_queue && expires.min(until) <= self.time.queue
         };
         let here = self.tasks.values().filter(|task| in_scope(task.tube) && !task.is_trashed());
         let here = here.filter(|task| task.seen.key.as_deref() == Some(key) && !is_over(task));

@@ -173,7 +173,9 @@ impl Model {
     /// Whether a lease or a grace that is over still exists.
     pub fn has_lapsed(&self, time: &Time) -> bool {
         let is_over = |task: &Task| task.expires.min(task.until) <= time.queue;
+        let is_above = |no: &u8| self.unkept(*no, time.queue).is_some();
         self.tasks.values().any(|task| task.deadline <= time.mono || is_over(task))
+            || self.tubes.keys().any(is_above)
             || self.sessions.values().any(|session| session.until_lease <= time.mono)
     }
 

@@ -146,3 +146,17 @@ fn a_text_that_cannot_be_read_stands_still() {
     assert_eq!(work_off(&mut played), (false, true));
     assert_eq!(firing(&played).children, 8);
 }
+
+/// A cron text in a build without the feature: its next fire stands, and nothing is due.
+#[cfg(not(feature = "cron"))]
+#[test]
+fn without_the_feature_a_cron_text_stands_still() {
+    let text = "* * * * *".to_owned();
+    let mut played = due(Timing::Cron { text, zone: "UTC".to_owned() }, 1);
+    assert_eq!(work_off(&mut played), (false, false));
+    let stands = firing(&played);
+    assert_eq!((stands.next, stands.children, stands.is_refused), (500, 7, false));
+    let info = schedules::info(&played.rows, "s").unwrap();
+    assert_eq!((info.lacks_feature, info.next), (true, None));
+    assert_eq!(played.rows.faults(), NOTHING);
+}
