@@ -35,8 +35,8 @@ impl<T: ?Sized> Tube<T> {
     /// [`WrongState`](ErrorKind::WrongState) if it does not wait for others;
     /// [`TaskNotFound`](ErrorKind::TaskNotFound) for the id of one of these that was never given,
     /// unless [that is ignored](After::missing); [`Cycle`](ErrorKind::Cycle) if one of these is the
-    /// task or waits for it; [`TooDeep`](ErrorKind::TooDeep) if more than 1000 edges are before them;
-    /// [`Unsupported`](ErrorKind::Unsupported) between a temporary and a durable tube;
+    /// task or waits for it; [`TooDeep`](ErrorKind::TooDeep) if more than 1000 edges are before
+    /// them; [`Unsupported`](ErrorKind::Unsupported) between a temporary and a durable tube;
     /// [`Invalid`](ErrorKind::Invalid) if it would come after more than 100 000 tasks, or after one
     /// by two different ends; [`DiskFull`](ErrorKind::DiskFull); as [`delete`](Tube::delete). After
     /// an error the steps before it stay done.

@@ -13,7 +13,8 @@ impl Queue {
     /// that one.
     ///
     /// It goes in steps of at most 64 tasks, and other calls run between them: first the leases,
-    /// then the ready tasks in the order of takes, then the others. Until it has ended the tube
+    /// then the ready tasks in the order of takes, those with gates of their own after the other
+    /// ones, then all that is left. Until it has ended the tube
     /// hands out nothing, also by a claim, and takes of it wait; what is put into it meanwhile
     /// moves too, unless the merge ends first. If the process ends in the middle, the next opening
     /// goes on with the merge. The tube stays, with its options and schedules; drop it if it is not

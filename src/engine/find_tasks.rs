@@ -17,14 +17,14 @@ pub(crate) struct FindTasks<'a> {
 }
 
 /// A search: what it has found, and what not yet.
-struct Search {
+struct TaskSearch {
     found: FoundTasks,
     left: Vec<TaskId>,
     /// How many looks it may still take.
     looks: usize,
 }
 
-impl Search {
+impl TaskSearch {
     /// Looks into a tube for all that is left.
     fn look(&mut self, ctx: &OpContext<'_>, number: u32) -> Result<()> {
         self.looks = self.looks.checked_sub(1 + self.left.len()).ok_or_else(too_many)?;
@@ -48,7 +48,7 @@ impl Op for FindTasks<'_> {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<FoundTasks> {
         let found = FoundTasks { most: BATCH_EDGES_MAX, ..FoundTasks::before(ctx.next_id()) };
-        let mut search = Search { found, left: Vec::new(), looks: LOOKS_IN_TRANSACTION };
+        let mut search = TaskSearch { found, left: Vec::new(), looks: LOOKS_IN_TRANSACTION };
         for id in self.ids.iter().filter(|id| (1..search.found.next).contains(&id.get())) {
             match query::moved_to(ctx, *id)? {
                 Some(number) => _ = search.found.tubes.insert(*id, number),

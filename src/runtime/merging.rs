@@ -28,6 +28,8 @@ impl Drop for Driven<'_> {
 impl Shared {
     /// Moves all tasks of a tube to another one.
     pub(crate) fn merge(&self, from: u32, into: u32, durability: Durability) -> Result<Merged> {
+        // What is due in it moves too.
+        self.catch_up(from)?;
         let begin = BeginMerge { from, into };
         let ((), mut mark) = self.apply(&begin).or_else(|error| self.refused(error, durability))?;
         let mut driven = Driven { parts: self, tube: from, has_ended: false };

@@ -8,7 +8,9 @@ use std::time::Duration;
 /// How long a tube keeps tasks that have ended, see
 /// [`TubeOptions::keep_finished`](crate::TubeOptions::keep_finished) and
 /// [`TubeOptions::keep_buried`](crate::TubeOptions::keep_buried). Each limit that is given counts:
-/// the tasks that ended first are removed, one for one, as others end, or when they are too old.
+/// the tasks that ended first are removed, one for one, as others end, or when they are too old. A
+/// change of the option while the queue is open holds for those that are kept already, too: what is
+/// too old by it, or too much, is removed in steps of at most 64, and other calls run between them.
 ///
 /// ```
 /// use std::time::Duration;

@@ -129,6 +129,19 @@ fn every_task_stands_in_the_other_tube_as_it_stood() {
 }
 
 /// Those that move keep their order, and stand among the others by it.
+/// Regression: a child of a schedule that was due stayed behind, in a tube that was to be dropped.
+#[test]
+fn what_is_due_moves_too() {
+    let (queue, old, new, clock) = two();
+    queue.schedule("s").every(secs(60)).offset(secs(60)).to(&old).make().unwrap();
+    old.task(b"late").delay(secs(60)).put().unwrap();
+    clock.advance(secs(60));
+    assert_eq!(queue.merge("old", "new").unwrap().moved, 2);
+    assert!(old.is_empty().unwrap());
+    assert_eq!(new.stats().unwrap().ready, 2);
+    sound(&queue);
+}
+
 #[test]
 fn ranks_are_kept_among_both_tubes() {
     let (queue, old, new, _) = two();

@@ -150,9 +150,9 @@ fn an_option_is_in_force_once_it_is_set() {
     tube.take().unwrap().ack().unwrap();
     assert_eq!(tube.peek(before).unwrap().state, State::Done);
     tube.unset("keep_finished").unwrap();
-    assert_eq!(tube.peek(before).unwrap().state, State::Done, "what is kept stays");
+    assert!(tube.peek(before).unwrap_err().is_not_found(), "it is kept no more");
     tube.put(b"c").unwrap();
-    assert_eq!((next(&tube), tube.stats().unwrap().finished), ("c".into(), 1));
+    assert_eq!((next(&tube), tube.stats().unwrap().finished), ("c".into(), 0));
 }
 
 #[test]
@@ -321,19 +321,62 @@ fn a_limit_of_bytes_comes_and_goes_while_tasks_are_kept() {
     close_sound(queue);
 }
 
+/// Tasks that have ended go by the options that their tube has now, not by those of their end.
+#[test]
+fn a_changed_retention_holds_for_tasks_that_are_kept_already() {
+    let aged = |seconds| Retention::new().age(secs(seconds));
+    let options = TubeOptions::default().keep_finished(aged(60)).keep_buried(aged(60));
+    let (tube, clock) = lone_with(options);
+    let end = || {
+        tube.put_many([*b"done", *b"lost"]).unwrap();
+        tube.take().unwrap().ack().unwrap();
+        tube.take().unwrap().bury("no").unwrap();
+    };
+    let left = || tube.stats().map(|stats| (stats.finished, stats.buried)).unwrap();
+    end();
+    clock.advance(secs(10));
+    end();
+
+    // Longer: they stay when the old time comes, and go when the new one does.
+    for name in ["keep_finished", "keep_buried"] {
+        tube.set(name, aged(100)).unwrap();
+    }
+    clock.advance(secs(89));
+    assert_eq!(left(), (2, 2));
+    clock.advance(secs(1));
+    assert_eq!(left(), (1, 1));
+    // Without an end, and then with one that is over.
+    for name in ["keep_finished", "keep_buried"] {
+        tube.set(name, Retention::new()).unwrap();
+    }
+    clock.advance(secs(1000));
+    assert_eq!(left(), (1, 1));
+    tube.set("keep_finished", aged(5)).unwrap();
+    assert_eq!(left(), (0, 1));
+    tube.set("keep_buried", SettingValue::Nothing).unwrap();
+    end();
+    clock.advance(secs(4));
+    assert_eq!(left(), (1, 2), "all that are buried");
+    tube.set("keep_finished", SettingValue::Nothing).unwrap();
+    assert_eq!(left(), (0, 2), "none that is finished");
+    tube.set("keep_buried", Retention::new().count(1)).unwrap();
+    assert_eq!(left(), (0, 1));
+}
+
 /// Regression: an update of a buried task removed those that had ended after it.
 #[test]
-fn tasks_beyond_a_lower_limit_go_as_others_end_and_not_as_one_is_updated() {
+fn tasks_beyond_a_lower_limit_go_in_the_order_of_their_ends() {
     let (tube, _clock) = lone_with(TubeOptions::default());
     let ids = tube.put_many(["a", "b", "c"].map(str::as_bytes)).unwrap();
-    tube.bury(ids[0], "first").unwrap();
-    tube.bury(ids[1], "second").unwrap();
-    tube.set("keep_buried", Retention::new().count(1)).unwrap();
+    ids.iter().for_each(|id| tube.bury(*id, "no").unwrap());
     tube.update(ids[0]).max_attempts(7).apply().unwrap();
-    assert_eq!(tube.stats().unwrap().buried, 2);
-    tube.bury(ids[2], "third").unwrap();
-    let left: Vec<_> = tube.tasks(State::Buried).map(|task| task.unwrap().id).collect();
-    assert_eq!(left, [ids[2]]);
+    tube.set("keep_buried", Retention::new().count(2)).unwrap();
+    tube.update(ids[1]).max_attempts(7).apply().unwrap();
+    let left = || tube.tasks(State::Buried).map(|task| task.unwrap().id).collect::<Vec<_>>();
+    assert_eq!(left(), ids[1..]);
+    let last = tube.put(b"d").unwrap();
+    tube.bury(last, "no").unwrap();
+    assert_eq!(left(), [ids[2], last]);
 }
 
 #[test]

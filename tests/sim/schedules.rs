@@ -307,7 +307,7 @@ impl Story {
                 settle(self.held.remove(serial).unwrap(), *verb)?;
             }
             Step::Merge(from, into) => {
-                // It leaves fires that are due to the next step of their tube.
+                // Fires that are due in other tubes than these two are not its own.
                 queue.tick()?;
                 let merged = queue.merge(TUBES[*from].0, TUBES[*into].0)?;
                 return self.merged(&merged, [of(*from), of(*into)]);
