@@ -12,8 +12,8 @@ use model::{Ids, LATE, Model, On, Serial, Step, Task, Terms};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tubewell::{
-    Advance, Backoff, Clock, Conflict, Durability, HistoryLimits, ManualClock, NewTask, Orphaned,
-    Queue, Result, Retention, State, TaskId, TaskInfo, Tube, TubeOptions,
+    Advance, After, Backoff, Clock, Conflict, Durability, HistoryLimits, ManualClock, NewTask,
+    Orphaned, Queue, Result, Retention, State, TaskId, TaskInfo, Tube, TubeOptions,
 };
 
 /// Steps between two crashes, at most.
@@ -42,6 +42,15 @@ struct Story {
 type SeenTask = (usize, State, Option<u64>, u64, Vec<Serial>);
 
 type Seen = BTreeMap<Serial, SeenTask>;
+
+/// These tasks and ends, as the library takes them.
+fn given(tasks: impl IntoIterator<Item = (TaskId, On)>, orphaned: Orphaned) -> After {
+    tasks.into_iter().fold(After::new().orphaned(orphaned), |after, (id, on)| match on {
+        On::Success => after.success([id]),
+        On::Failure => after.failure([id]),
+        On::AnyEnd => after.any_end([id]),
+    })
+}
 
 impl Story {
     fn open(&self) -> (Queue, [Tube; 2]) {
@@ -84,8 +93,12 @@ impl Story {
         after.into_iter().collect()
     }
 
+    fn orphaned(&mut self) -> Orphaned {
+        self.rng.of(&[Orphaned::Hold, Orphaned::Cancel, Orphaned::Ignore])
+    }
+
     fn terms(&mut self) -> Terms {
-        let orphaned = self.rng.of(&[Orphaned::Hold, Orphaned::Cancel, Orphaned::Ignore]);
+        let orphaned = self.orphaned();
         let ttl = self.rng.of(&[None, None, Some(5), Some(20)]);
         Terms { after: Some(self.earlier()), orphaned, is_late: self.rng.one_in(6), ttl }
     }
@@ -126,7 +139,7 @@ impl Story {
 
     fn advance(&mut self) -> Option<Step> {
         let task = self.pick(&[State::Ready, State::Delayed])?;
-        let after = self.earlier().into_iter().map(|(earlier, _)| earlier).collect();
+        let after = (self.earlier(), self.orphaned());
         let (to, is_late) = (self.rng.below(2) as usize, self.rng.one_in(6));
         Some(Step::Advance { task, to, after, is_late })
     }
@@ -149,7 +162,8 @@ impl Story {
                 if known.open.contains_key(&earlier) || known.met.contains(&earlier) {
                     return None;
                 }
-                Step::Depend(task, earlier)
+                let on = self.rng.of(&[On::Success, On::Failure, On::AnyEnd]);
+                Step::Depend(task, (earlier, on), self.orphaned())
             }
             20 => Step::UndependAll(self.pick(&[State::Blocked])?),
             21 => Step::CancelTree(self.pick(&OPEN)?),
@@ -188,9 +202,10 @@ impl Story {
                 Ok(())
             }
             Step::Advance { task, to, after, is_late } => {
-                let after: Vec<_> = after.iter().map(id).collect();
+                let (after, orphaned) = after;
+                let after = after.iter().map(|(earlier, on)| (id(earlier), *on));
                 let (tube, id) = of(task);
-                let terms = Advance::new().after(&after);
+                let terms = Advance::new().after(given(after, *orphaned));
                 let terms = if *is_late { terms.delay(LATE) } else { terms };
                 let mut taken = tube.claim(id)?;
                 if let Err(error) = taken.advance_with(&tubes[*to], terms) {
@@ -222,7 +237,10 @@ impl Story {
                 assert_eq!((merged.moved, merged.clashed), (before as u64, 0));
                 Ok(())
             }
-            Step::Depend(serial, earlier) => of(serial).0.depend(id(serial), [id(earlier)]),
+            Step::Depend(serial, (earlier, on), orphaned) => {
+                let after = given([(id(earlier), *on)], *orphaned);
+                of(serial).0.depend(id(serial), after)
+            }
             Step::UndependAll(serial) => of(serial).0.undepend_all(id(serial)),
             Step::CancelTree(serial) => {
                 let removed = queue.cancel_tree(id(serial))?;
@@ -253,8 +271,14 @@ impl Story {
         }
         match step {
             Step::Pass(_) => self.unsynced.push(self.model.clone()),
-            Step::Put { .. } | Step::Complete(_) | Step::Bury(_) => self.unsynced.clear(),
-            _ => {}
+            // A claim and a release wait for no sync.
+            Step::Advance { .. } if answer.is_err() => self.unsynced.push(self.model.clone()),
+            _ => {
+                // What follows from the ends that it has brought is synced too. Otherwise an
+                // opening does it again, and a ttl begins to run later.
+                let _dies = queue.flush();
+                self.unsynced.clear();
+            }
         }
         // What is refused may have been taken before.
         self.model = after;
@@ -432,6 +456,10 @@ fn play(seed: u64) {
             let Some(step) = story.draw() else { continue };
             if !story.step(seed, (&queue, &tubes), &step) {
                 cut_off = Some(step);
+                break;
+            }
+            // The call was done, and not all that follows from it.
+            if story.disk.is_dead() {
                 break;
             }
         }

@@ -109,11 +109,11 @@ pub enum Step {
         puts: Vec<Step>,
         commits: bool,
     },
-    /// A taken task goes on to this tube, after the success of these.
+    /// A taken task goes on to this tube, after these.
     Advance {
         task: Serial,
         to: usize,
-        after: Vec<Serial>,
+        after: (Vec<(Serial, On)>, Orphaned),
         is_late: bool,
     },
     Truncate(usize),
@@ -127,7 +127,7 @@ pub enum Step {
     Move(Serial),
     /// All tasks of this tube go to the other one.
     Merge(usize),
-    Depend(Serial, Serial),
+    Depend(Serial, (Serial, On), Orphaned),
     UndependAll(Serial),
     CancelTree(Serial),
     Checkpoint,
@@ -254,12 +254,7 @@ impl Model {
             Some(after) => self.link_all(&mut task, after, terms.orphaned),
             None => false,
         };
-        let tree = self.tree(serial);
-        let is_cycle = |earlier: &Serial| {
-            let comes_after = task.open.contains_key(earlier) || task.met.contains(earlier);
-            *earlier == serial || (comes_after && tree.contains(earlier))
-        };
-        if !is_new && terms.after.iter().flatten().any(|(earlier, _)| is_cycle(earlier)) {
+        if !is_new && self.is_cycle(serial, &task, terms.after.iter().flatten()) {
             return Err(ErrorKind::Cycle);
         }
         unblock(&mut task);
@@ -277,28 +272,42 @@ impl Model {
         Ok(())
     }
 
+    /// Whether one of these, which the task comes after with its new edges, waits for it. An edge
+    /// that is not kept makes no circle.
+    fn is_cycle<'a>(
+        &self,
+        serial: Serial,
+        task: &Task,
+        after: impl IntoIterator<Item = &'a (Serial, On)>,
+    ) -> bool {
+        let tree = self.tree(serial);
+        after.into_iter().any(|(earlier, _)| {
+            let comes_after = task.open.contains_key(earlier) || task.met.contains(earlier);
+            *earlier == serial || (comes_after && tree.contains(earlier))
+        })
+    }
+
     /// A task is taken and goes on. If that is refused, the worker gives it back.
     fn advance(
         &mut self,
         serial: Serial,
-        (to, after, is_late): (usize, &[Serial], bool),
+        (to, (after, orphaned), is_late): (usize, &(Vec<(Serial, On)>, Orphaned), bool),
     ) -> std::result::Result<(), ErrorKind> {
-        let tree = self.tree(serial);
         let mut task = self.tasks[&serial].clone();
         (task.state, task.is_late) = (State::Ready, false);
         self.tasks.insert(serial, task.clone());
         task.live_again(None, self.now);
-        if after.iter().any(|earlier| tree.contains(earlier)) {
-            return Err(ErrorKind::Cycle);
-        }
         task.tube = to;
         task.block(is_late, self.now);
-        if !after.is_empty() {
-            let after: Vec<_> = after.iter().map(|earlier| (*earlier, On::Success)).collect();
-            self.link_all(&mut task, &after, Orphaned::Hold);
+        let is_cancelled = !after.is_empty() && self.link_all(&mut task, after, *orphaned);
+        if self.is_cycle(serial, &task, after) {
+            return Err(ErrorKind::Cycle);
         }
         unblock(&mut task);
-        self.tasks.insert(serial, task);
+        match is_cancelled {
+            true => self.remove(serial),
+            false => drop(self.tasks.insert(serial, task)),
+        }
         Ok(())
     }
 
@@ -391,14 +400,17 @@ impl Model {
             Step::Merge(tube) => {
                 self.tasks.values_mut().for_each(|task| task.tube = 1 - tube);
             }
-            Step::Depend(serial, earlier) => {
-                if self.tree(*serial).contains(earlier) {
+            Step::Depend(serial, (earlier, on), orphaned) => {
+                let mut task = self.tasks[serial].clone();
+                let edge = Edge { on: *on, orphaned: *orphaned };
+                let is_cancelled = self.link(&mut task, *earlier, edge);
+                if self.is_cycle(*serial, &task, [&(*earlier, *on)]) {
                     return Err(ErrorKind::Cycle);
                 }
-                let mut task = self.tasks[serial].clone();
-                let edge = Edge { on: On::Success, orphaned: Orphaned::Hold };
-                self.link(&mut task, *earlier, edge);
-                self.tasks.insert(*serial, task);
+                match is_cancelled {
+                    true => self.remove(*serial),
+                    false => drop(self.tasks.insert(*serial, task)),
+                }
             }
             Step::UndependAll(serial) => {
                 let task = self.tasks.get_mut(serial).unwrap();
