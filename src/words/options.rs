@@ -296,6 +296,10 @@ setters! {
     /// kind, no limit for the others.
     max_attempts(attempts: u32) => max_attempts = (attempts > 0).then_some(attempts);
 
+    /// How often a task is tried again after its first attempt: as
+    /// [`max_attempts`](TubeOptions::max_attempts) of one more.
+    retries(retries: u32) => max_attempts = Some(retries.saturating_add(1));
+
     /// How long a retried task waits. Default: one second, doubling, at most an hour, for the
     /// general kind; no wait for the others.
     backoff(backoff: Backoff) => backoff = backoff;

@@ -62,7 +62,7 @@ fn a_task_has_terms_of_its_own() {
 
 #[test]
 fn retries_are_one_less_than_attempts_and_zero_attempts_are_no_limit() {
-    let (tube, _) = lone_with(TubeOptions::default().max_attempts(1).backoff(Backoff::NONE));
+    let (tube, _) = lone_with(TubeOptions::default().retries(0).backoff(Backoff::NONE));
     let once = tube.task(b"once").retries(0).put().unwrap();
     tube.take().unwrap().retry("no").unwrap();
     assert_eq!(state(&tube, once), State::Buried);

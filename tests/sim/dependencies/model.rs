@@ -84,6 +84,9 @@ pub struct Model {
     pub now: u64,
 }
 
+/// What the next step of a task comes after.
+type After = (Vec<(Serial, On)>, Orphaned);
+
 /// What a put says.
 #[derive(Clone, Debug)]
 pub struct Terms {
@@ -113,7 +116,7 @@ pub enum Step {
     Advance {
         task: Serial,
         to: usize,
-        after: (Vec<(Serial, On)>, Orphaned),
+        after: After,
         is_late: bool,
     },
     Truncate(usize),
@@ -291,7 +294,7 @@ impl Model {
     fn advance(
         &mut self,
         serial: Serial,
-        (to, (after, orphaned), is_late): (usize, &(Vec<(Serial, On)>, Orphaned), bool),
+        (to, (after, orphaned), is_late): (usize, &After, bool),
     ) -> std::result::Result<(), ErrorKind> {
         let mut task = self.tasks[&serial].clone();
         (task.state, task.is_late) = (State::Ready, false);
