@@ -44,7 +44,11 @@ fn durable_results(run: &Run) {
         let kept = TubeOptions::default().keep_finished(Retention::new().count(count));
         queue.create_tube(name, kept).unwrap()
     };
-    let [all, some] = [tube("all", u64::MAX), tube("some", 10_000)];
+    const KEPT: u64 = 10_000;
+    let [all, some] = [tube("all", u64::MAX), tube("some", KEPT)];
+    let filling = some.durability(Durability::Relaxed);
+    filling.put_many((0..KEPT).map(|_| [7; PAYLOAD])).unwrap();
+    filling.take_many(KEPT as usize).unwrap().into_iter().for_each(|task| task.ack().unwrap());
     let plain = queue.tube("plain").unwrap();
     let result = "durable ack with a result of 256 bytes";
     for (keeping, threads, what, reach) in [

@@ -69,10 +69,11 @@ impl<T: ?Sized> Task<T> {
     /// As [`advance`](Task::advance); [`Unsupported`](ErrorKind::Unsupported) for a term that the
     /// kind of `next` does not allow; [`TooLarge`](ErrorKind::TooLarge) for a result of more than
     /// 16 KiB. With tasks that it comes [after](Advance::after) also
-    /// [`TaskNotFound`](ErrorKind::TaskNotFound) for an id that was never given;
-    /// [`Cycle`](ErrorKind::Cycle) if one of them is the task or waits for it;
-    /// [`TooDeep`](ErrorKind::TooDeep) if more than 1000 edges are before them;
-    /// [`Invalid`](ErrorKind::Invalid) for more than 256 of them.
+    /// [`TaskNotFound`](ErrorKind::TaskNotFound) for an id that was never given, unless [that is
+    /// ignored](crate::After::missing); [`Cycle`](ErrorKind::Cycle) if one of them is the task or
+    /// waits for it; [`TooDeep`](ErrorKind::TooDeep) if more than 1000 edges are before them;
+    /// [`Invalid`](ErrorKind::Invalid) for more than 256 of them, and for one by two different
+    /// ends.
     pub fn advance_with<U: ?Sized>(&mut self, next: &Tube<U>, terms: Advance<'_>) -> Result<()> {
         self.lease.advance_with(next, terms)
     }

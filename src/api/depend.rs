@@ -49,15 +49,20 @@ impl<T: ?Sized> Tube<T> {
         let found = self.name_task_errors("depend", id, core.find_all(&ids))?;
         let mut steps = tasks.chunks(EDGES_OF_OP);
         let mut step = Some(steps.next().unwrap_or_default());
+        let After { is_given, missing, orphaned, .. } = on;
         while let Some(some) = step {
-            let after = After { tasks: some.to_vec(), ..on.clone() };
+            let after = After { is_given, tasks: some.to_vec(), missing, orphaned };
             let op = Depend { tube: self.number, id, after: &after, found: &found };
             let done = core.run(&op, self.durability);
             // The task that is not there may be one of the others.
             let is_other = |error: &Error| error.task().is_some_and(|task| task != id);
             match done {
                 Err(error) if is_other(&error) => self.name_errors("depend", Err(error))?,
-                done => self.name_task_errors("depend", id, done)?,
+                done => {
+                    if !self.name_task_errors("depend", id, done)? {
+                        break;
+                    }
+                }
             }
             step = steps.next();
         }

@@ -45,7 +45,9 @@ fn blocked(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<(StoredT
 }
 
 impl Op for Depend<'_> {
-    type Done = ();
+    /// Whether the task is there. It is removed if one of these has ended otherwise than it waits
+    /// for, and its terms say so.
+    type Done = bool;
 
     fn tube(&self) -> Option<u32> {
         Some(self.tube)
@@ -55,11 +57,11 @@ impl Op for Depend<'_> {
         true
     }
 
-    fn in_doubt(&self, _done: &()) -> Vec<TaskId> {
+    fn in_doubt(&self, _done: &bool) -> Vec<TaskId> {
         vec![self.id]
     }
 
-    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+    fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let (tube, id) = (&*ctx.tube(self.tube)?, self.id);
         let (stored, row) = blocked(ctx, tube, id)?;
         let mut after = After { tasks: Vec::new(), ..self.after.clone() };
@@ -91,14 +93,12 @@ impl Op for Depend<'_> {
         let task = stored.task(tube)?;
         let (from, to) = (TaskState::Blocked(row), TaskState::Blocked(to));
         new.write(ctx, (tube, id))?;
-        match new.is_cancelled {
-            false => transition::restate(ctx, &task, &from, &to),
-            true => {
-                transition::restate(ctx, &task, &from, &to)?;
-                let stored = stored.whole(ctx, tube)?;
-                transition::erase(ctx, &stored.task(tube)?, &to, Cause::Cancel)
-            }
+        transition::restate(ctx, &task, &from, &to)?;
+        if new.is_cancelled {
+            let stored = stored.whole(ctx, tube)?;
+            transition::erase(ctx, &stored.task(tube)?, &to, Cause::Cancel)?;
         }
+        Ok(!new.is_cancelled)
     }
 }
 

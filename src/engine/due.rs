@@ -34,6 +34,8 @@ pub(crate) struct WorkOff {
     pub(crate) may_draw: bool,
     /// Whether it has made a child of a schedule, which a full disk refuses.
     pub(crate) has_fired: Cell<bool>,
+    /// How much of `most` it has used.
+    pub(crate) used: Cell<usize>,
 }
 
 impl WorkOff {
@@ -51,8 +53,8 @@ impl WorkOff {
     /// The fires that are due of a tube that was dropped.
     pub(crate) fn of_dropped(tube: u32) -> Self {
         let (sees_delays, in_transaction, may_draw) = (true, false, true);
-        let has_fired = Cell::new(false);
-        Self { tube, most: SWEEP_TASKS, sees_delays, in_transaction, may_draw, has_fired }
+        let (has_fired, used) = (Cell::new(false), Cell::new(0));
+        Self { tube, most: SWEEP_TASKS, sees_delays, in_transaction, may_draw, has_fired, used }
     }
 }
 
@@ -164,8 +166,7 @@ impl Op for WorkOff {
                 }
             };
         }
-        next.ttl = next.ttl.min(statistics::remove_old(ctx, &tube, &mut left)?);
-        next.ttl = next.ttl.min(transition::remove_unkept(ctx, &tube, &mut left)?);
+        next.ttl = next.ttl.min(remove_old(ctx, &tube, &mut left)?);
         if !is_pause_over {
             next.delay = next.delay.min(tube.row.pause_end());
         }
@@ -188,6 +189,7 @@ impl Op for WorkOff {
             false if has_fires => schedules::first_fires(ctx, self.tube)?,
             false => NextDue::NONE,
         };
+        self.used.set(self.most - left);
         let added = ctx.effects().added_deadlines(self.tube);
         ctx.effects().worked_off = Some((self.tube, next.earlier(fires)));
         // On a full disk those that are due wait for room.
@@ -207,6 +209,12 @@ impl WorkOff {
         let next = next.earlier(ctx.effects().added_deadlines(self.tube));
         Ok(!ctx.is_full() && next.is_due(true, ctx.now))
     }
+}
+
+/// Removes days and tasks that the tube keeps no longer. Returns when the next one goes.
+fn remove_old(ctx: &mut OpContext<'_>, tube: &TubeEntry, left: &mut usize) -> Result<u64> {
+    let days = statistics::remove_old(ctx, tube, left)?;
+    Ok(days.min(transition::remove_unkept(ctx, tube, left)?))
 }
 
 /// Applies one deadline, which this row is of. Returns false if its task no longer has it.

@@ -27,8 +27,8 @@ struct TaskSearch {
 impl TaskSearch {
     /// Looks into a tube for all that is left.
     fn look(&mut self, ctx: &OpContext<'_>, number: u32) -> Result<()> {
-        self.looks = self.looks.checked_sub(1 + self.left.len()).ok_or_else(too_many)?;
         let Some(tube) = query::sound_tube(ctx, number)? else { return Ok(()) };
+        self.looks = self.looks.checked_sub(1 + self.left.len()).ok_or_else(too_many)?;
         if query::tasks(ctx, &tube) == 0 {
             return Ok(());
         }

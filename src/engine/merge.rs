@@ -4,15 +4,18 @@
 //! task that may not come, because another one has its key, is named and stays.
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
+use crate::engine::effects::NextDue;
 use crate::engine::moves;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tags::Moving;
 use crate::engine::tube_cache::{TubeEntry, TubeRef};
-use crate::engine::{fresh, history, keys, query, settle, statistics, task_gates, transition};
+use crate::engine::{
+    fresh, history, keys, query, retention, settle, statistics, task_gates, transition,
+};
 use crate::format::feature::{MERGES, MOVES};
 use crate::format::key::{self, Home, Key, RUN_PREFIX, Work};
 use crate::format::row::{self, Shut, TakenRow, TaskRow, TubeRow, WorkRow, moved_section};
-use crate::format::{Met, Scan, Tag, View};
+use crate::format::{Deadline, Met, Scan, Tag, View};
 use crate::words::clock::NEVER;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_BYTES, SWEEP_TASKS};
@@ -409,6 +412,10 @@ fn carry_out(
     noted.write(ctx);
     if let Some(tags) = tags {
         tags.write(ctx, old, new)?;
+    }
+    if retention::tag_of(next).is_some() {
+        // The other tube may not keep it.
+        ctx.effects().deadline(new.tube.number, NextDue::of(Deadline::Ttl, 0));
     }
     let number = row::number(u64::from(new.tube.number));
     ctx.set(key::moved(new.tube.run(), new.id), number)

@@ -69,7 +69,14 @@ pub(crate) fn kept_longer(
     let until = end_of(tube, tag_of(standing)?, time_of(standing)?);
     let mut longer = standing.clone();
     longer.head_mut().set_kept_until(until);
-    (until > ctx.now.queue).then_some(longer)
+    // Its ttl may end now, too.
+    let [(_, end), _] = longer.deadlines(tube);
+    (end > ctx.now.queue).then_some(longer)
+}
+
+/// Whether the tube has tasks in the state of this tag that go by themselves.
+pub(crate) fn may_end(view: &dyn View, tube: &TubeEntry, tag: Tag) -> bool {
+    (tag == Tag::Done || of_tag(tube, tag).is_some()) && view.count(tube.range(by_time(tag))) > 0
 }
 
 /// When the first of the tasks that a tube keeps are to go: at once if there are more than it
@@ -77,10 +84,10 @@ pub(crate) fn kept_longer(
 pub(crate) fn first_end(view: &dyn View, tube: &TubeEntry) -> Result<u64> {
     let mut first = NEVER;
     for tag in [Tag::Done, Tag::Buried] {
-        let by_time = tube.range(by_time(tag));
-        if view.count(by_time) == 0 {
+        if !may_end(view, tube, tag) {
             continue;
         }
+        let by_time = tube.range(by_time(tag));
         let sum = || decoded(view.get(&key::kept(tube.run(), tag)), row::read_number, "kept");
         let Retention { count: most, bytes, .. } = of_tag(tube, tag).copied().unwrap_or_default();
         if most.is_some_and(|most| count(view, tube, tag) > most)
@@ -248,15 +255,22 @@ fn kept_bytes(ctx: &OpContext<'_>, tube: &TubeEntry, key: &Key) -> Result<u64> {
     Ok(ctx.or_repair(tube, || key::copy(key), sum)?.flatten().unwrap_or(0))
 }
 
-/// Whether there are more tasks in the state of this tag than the tube keeps.
-pub(crate) fn is_over(ctx: &OpContext<'_>, tube: &TubeEntry, tag: Tag) -> Result<bool> {
+/// Whether there are more tasks in the state of this tag than the tube keeps, apart from so many
+/// that are damaged.
+pub(crate) fn is_over(
+    ctx: &OpContext<'_>,
+    tube: &TubeEntry,
+    tag: Tag,
+    damaged: u64,
+) -> Result<bool> {
     let Some(kept) = of_tag(tube, tag) else { return Ok(false) };
-    if kept.count.is_some_and(|most| count(ctx, tube, tag) > most) {
+    let tasks = count(ctx, tube, tag).saturating_sub(damaged);
+    if kept.count.is_some_and(|most| tasks > most) {
         return Ok(true);
     }
     match kept.bytes {
         // The last one is kept, whatever its size.
-        Some(_) if count(ctx, tube, tag) <= 1 => Ok(false),
+        Some(_) if tasks <= 1 => Ok(false),
         Some(most) => Ok(kept_bytes(ctx, tube, &key::kept(tube.run(), tag))? > most),
         None => Ok(false),
     }

@@ -229,11 +229,11 @@ impl EngineState {
                 self.work_off_some(tube, true, attempt)?;
                 left = left.saturating_sub(SWEEP_TASKS_FULL);
             } else {
-                let rows = self.due_rows(tube);
                 let work = WorkOff::of((&self.derived, &self.store), (tube, left), true);
                 match self.commit(&work, attempt) {
-                    // A sweep may also end by its bytes.
-                    Ok((more, _)) => left = if more { 0 } else { left.saturating_sub(rows) },
+                    // A sweep may also end by its bytes. A look at a tube counts too.
+                    Ok((true, _)) => left = 0,
+                    Ok((false, _)) => left = left.saturating_sub(work.used.get().max(1)),
                     Err(Undone::Refused(error)) if error.kind() == ErrorKind::Damaged => {}
                     Err(undone) => return Err(undone),
                 }

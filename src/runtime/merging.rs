@@ -29,7 +29,7 @@ impl Shared {
     /// Moves all tasks of a tube to another one.
     pub(crate) fn merge(&self, from: u32, into: u32, durability: Durability) -> Result<Merged> {
         // What is due in it moves too.
-        self.catch_up(from)?;
+        self.catch_up(from).or_else(|error| self.refused(error, durability))?;
         let begin = BeginMerge { from, into };
         let ((), mut mark) = self.apply(&begin).or_else(|error| self.refused(error, durability))?;
         let mut driven = Driven { parts: self, tube: from, has_ended: false };

@@ -372,7 +372,7 @@ setters! {
     /// [`State::Done`](crate::State::Done), and removes it by this [`Retention`], which has an
     /// example. The key of a kept task is free unless [`unique`](TubeOptions::unique) says
     /// otherwise, and the tube's capacity does not count the task. Default: an ack removes the
-    /// task.
+    /// task; in a tube that kept some before, they go too.
     keep_finished(kept: Retention) => keep_finished = Some(kept);
 
     /// Keeps finished tasks without their payloads, which go with the ack, pieces too. Of such a

@@ -10,7 +10,8 @@ use std::time::Duration;
 /// [`TubeOptions::keep_buried`](crate::TubeOptions::keep_buried). Each limit that is given counts:
 /// the tasks that ended first are removed, one for one, as others end, or when they are too old. A
 /// change of the option while the queue is open holds for those that are kept already, too: what is
-/// too old by it, or too much, is removed in steps of at most 64, and other calls run between them.
+/// too old by it, or too much, is removed in steps of at most 64. The calls of other tubes run
+/// between them; those of this tube come after the last one.
 ///
 /// ```
 /// use std::time::Duration;

@@ -561,6 +561,19 @@ fn edges_are_added_on_any_terms() {
     is_sound(&queue);
 }
 
+/// Regression: the step after the one that removes the task found none.
+#[test]
+fn a_task_that_is_cancelled_by_many_edges_is_gone() {
+    let (queue, tube, _) = queue();
+    let parents = tube.put_many(vec![&b"p"[..]; 300]).unwrap();
+    tube.bury(parents[0], "no").unwrap();
+    let child = tube.task(b"c").after([parents[1]]).put().unwrap();
+    let terms = After::from(&parents).orphaned(Orphaned::Cancel);
+    tube.depend(child, terms).unwrap();
+    assert_eq!(state(&queue, child), None);
+    is_sound(&queue);
+}
+
 /// The next step of a task waits for others; a refusal leaves the task with its holder.
 #[test]
 fn the_next_step_of_a_task_may_wait_for_others() {

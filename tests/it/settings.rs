@@ -363,6 +363,20 @@ fn a_changed_retention_holds_for_tasks_that_are_kept_already() {
     assert_eq!(left(), (0, 1));
 }
 
+/// Regression: of a task whose ttl ended with its age, a longer age kept it until something else
+/// was due.
+#[test]
+fn a_longer_age_keeps_no_task_whose_ttl_ends() {
+    let options = TubeOptions::default().keep_buried(Retention::new().age(secs(5)));
+    let (tube, clock) = lone_with(options);
+    let id = tube.task(b"a").ttl(secs(10)).put().unwrap();
+    clock.advance(secs(5));
+    tube.bury(id, "no").unwrap();
+    tube.set("keep_buried", Retention::new().age(secs(100))).unwrap();
+    clock.advance(secs(5));
+    assert_eq!(tube.stats().unwrap().buried, 0);
+}
+
 /// Regression: an update of a buried task removed those that had ended after it.
 #[test]
 fn tasks_beyond_a_lower_limit_go_in_the_order_of_their_ends() {

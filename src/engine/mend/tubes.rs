@@ -6,11 +6,13 @@ use crate::engine::effects::{NextDue, TubeChange};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{lines, query, schedules};
 use crate::format::extension::Extension;
+use crate::format::feature::RETENTION;
 use crate::format::key::{self, Order, Range, Run, Work};
 use crate::format::row::{self, Counters, PendingOptions, TubeRow, WorkRow};
 use crate::format::{Scan, Tag, View};
 use crate::words::error::Result;
 use crate::words::options::TubeOptions;
+use crate::words::retention::Retention;
 use crate::words::task::TaskId;
 
 /// The most tasks under each tag among which a plain one is looked for.
@@ -146,7 +148,12 @@ fn write(
 ) -> Result<()> {
     counters.tube = counters.tube.max(number);
     ctx.set(key::meta(Counters::WHAT), counters.encode())?;
-    let options = TubeOptions::default().temporary(run.is_temporary());
+    let mut options = TubeOptions::default().temporary(run.is_temporary());
+    // How long it kept them is not known, and none may go without a line.
+    if ctx.count(Range::in_run(Tag::Done, run)) > 0 {
+        options = options.keep_finished(Retention::new());
+        ctx.needs(&RETENTION);
+    }
     ctx.set(key::name(&name), row::number(u64::from(number)))?;
     let (shut, pending, extension) = (None, PendingOptions::default(), Extension::default());
     let (plain, schedules) = (plain_priority(ctx, run)?, schedules::counted(ctx, number)?);

@@ -8,9 +8,9 @@ use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{description, edges, lookup, retention};
 use crate::format::key;
-use crate::format::{Deadline, Scan, Tag, View};
+use crate::format::{Deadline, Scan, Tag};
 use crate::words::clock::NEVER;
-use crate::words::error::{ErrorKind, Result};
+use crate::words::error::Result;
 use crate::words::limits::TRIMMED_MAX;
 use crate::words::task::{Cause, TaskId};
 use std::mem::discriminant;
@@ -38,8 +38,8 @@ impl Transition<'_> {
     }
 }
 
-/// Removes the tasks that ended first while there are more than the tube keeps, at most a few, and
-/// not this one. What is left is due work.
+/// Removes the tasks that ended first while the tube does not keep them, at most a few, and not
+/// this one. What is left is due work.
 #[cold]
 pub(crate) fn trim(
     ctx: &mut OpContext<'_>,
@@ -47,9 +47,9 @@ pub(crate) fn trim(
     tag: Tag,
     spared: Option<TaskId>,
 ) -> Result<()> {
-    let next = remove_some(ctx, tube, tag, (&mut { TRIMMED_MAX }, spared))?;
-    if next <= ctx.now.queue {
-        ctx.effects().deadline(tube.number, NextDue::of(Deadline::Ttl, next));
+    let mut trim = Trim { left: TRIMMED_MAX, spared, ..Trim::default() };
+    if !trim.remove_some(ctx, tube, tag)?.is_over() {
+        ctx.effects().deadline(tube.number, NextDue::of(Deadline::Ttl, 0));
     }
     Ok(())
 }
@@ -61,51 +61,92 @@ pub(crate) fn remove_unkept(
     tube: &TubeEntry,
     left: &mut usize,
 ) -> Result<u64> {
-    let mut next = NEVER;
+    let mut trim = Trim { left: *left, is_due_work: true, ..Trim::default() };
+    let (mut next, mut is_cut) = (NEVER, false);
     for tag in [Tag::Done, Tag::Buried] {
-        if ctx.count(tube.range(retention::by_time(tag))) > 0 {
-            next = next.min(remove_some(ctx, tube, tag, (left, None))?);
+        if retention::may_end(ctx, tube, tag) {
+            match trim.remove_some(ctx, tube, tag)? {
+                Trimmed::Until(end) => next = next.min(end),
+                Trimmed::Cut => is_cut = true,
+            }
         }
     }
-    Ok(next)
+    // What cannot be removed is not looked for again and again.
+    let goes_on = is_cut && (trim.is_any || *left == 0 || ctx.is_sweep_long());
+    *left = trim.left;
+    Ok(if goes_on { 0 } else { next })
 }
 
-/// The same for the state of one tag, apart from this task.
-#[cold]
-fn remove_some(
-    ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
-    tag: Tag,
-    (left, spared): (&mut usize, Option<TaskId>),
-) -> Result<u64> {
-    let mut rows = Scan::over(tube.range(retention::by_time(tag)));
-    // What cannot be removed is not looked for again and again.
-    let (had, mut is_any) = (*left, false);
-    loop {
-        let Some((met, _)) = rows.next(ctx)? else { return Ok(NEVER) };
-        let end = key::time_of(&met).map_or(NEVER, |ended| retention::end_of(tube, tag, ended));
-        if end > ctx.now.queue && !retention::is_over(ctx, tube, tag)? {
-            return Ok(end);
-        }
-        if *left == 0 || is_any && spared.is_none() && ctx.is_sweep_long() {
-            return Ok(if is_any || had == 0 { 0 } else { NEVER });
-        }
-        *left -= 1;
-        let Some(id) = key::id_of(&met).filter(|id| Some(*id) != spared) else { continue };
-        let found = match lookup::find(ctx, tube, id) {
-            // A dead index row, or a task that is damaged: it stays for its repair.
-            Err(error) if error.is_not_found() || error.kind() == ErrorKind::Damaged => {
+/// The removal of tasks that a tube keeps no longer.
+#[derive(Default)]
+struct Trim {
+    /// Looks that are left.
+    left: usize,
+    spared: Option<TaskId>,
+    /// It is not part of the end of a task, and leaves the rest to the next sweep.
+    is_due_work: bool,
+    /// Whether a task was removed.
+    is_any: bool,
+}
+
+/// How far a removal has come.
+enum Trimmed {
+    /// The next ones go at this time.
+    Until(u64),
+    /// There may be more.
+    Cut,
+}
+
+impl Trimmed {
+    fn is_over(&self) -> bool {
+        matches!(self, Self::Until(_))
+    }
+}
+
+impl Trim {
+    /// Those of the state of one tag.
+    #[cold]
+    fn remove_some(
+        &mut self,
+        ctx: &mut OpContext<'_>,
+        tube: &TubeEntry,
+        tag: Tag,
+    ) -> Result<Trimmed> {
+        let mut rows = Scan::over(tube.range(retention::by_time(tag)));
+        // They stay for their repair, and none that is sound goes in their place.
+        let mut damaged = 0;
+        loop {
+            let Some((met, _)) = rows.next(ctx)? else { return Ok(Trimmed::Until(NEVER)) };
+            let end = key::time_of(&met).map_or(NEVER, |ended| retention::end_of(tube, tag, ended));
+            if end > ctx.now.queue && !retention::is_over(ctx, tube, tag, damaged)? {
+                return Ok(Trimmed::Until(end));
+            }
+            if self.left == 0 || self.is_due_work && ctx.is_sweep_long() {
+                return Ok(Trimmed::Cut);
+            }
+            self.left -= 1;
+            let Some(id) = key::id_of(&met).filter(|id| Some(*id) != self.spared) else { continue };
+            let found = match lookup::find(ctx, tube, id) {
+                // A dead index row.
+                Err(error) if error.is_not_found() => continue,
+                found => sound(found)?,
+            };
+            let Some((stored, standing)) = found else {
+                damaged += 1;
+                continue;
+            };
+            if retention::tag_of(&standing) != Some(tag) {
                 continue;
             }
-            found => found?,
-        };
-        let is_of_it = retention::tag_of(&found.1) == Some(tag);
-        if let (Ok(task), true) = (found.0.task(tube), is_of_it)
-            // One for which calls wait goes with a later end.
-            && !(ctx.is_sweep_long() && ctx.known.is_awaited(id))
-        {
-            retire(ctx, &task, &found.1)?;
-            is_any = true;
+            match stored.task(tube) {
+                // One for which calls wait goes with a later end.
+                Ok(_) if ctx.is_sweep_long() && ctx.known.is_awaited(id) => {}
+                Ok(task) => {
+                    retire(ctx, &task, &standing)?;
+                    self.is_any = true;
+                }
+                Err(_) => damaged += 1,
+            }
         }
     }
 }

@@ -96,12 +96,6 @@ impl EngineState {
         Ok(due)
     }
 
-    /// How many rows a sweep of a tube reads at most. The fires of all tubes are counted together.
-    pub(super) fn due_rows(&self, tube: u32) -> usize {
-        let rows = self.rows_of(tube, Tag::Due) + self.store.count(Range::of(Tag::Fire));
-        usize::try_from(rows).map_or(SWEEP_TASKS, |rows| rows.clamp(1, SWEEP_TASKS))
-    }
-
     /// How many rows of this tag a tube has.
     fn rows_of(&self, tube: u32, tag: Tag) -> u64 {
         let run = self.derived.run_and_bound(tube).map(|(run, _)| run);

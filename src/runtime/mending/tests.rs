@@ -16,11 +16,11 @@ use crate::words::clock::ManualClock;
 use crate::words::durability::Durability;
 use crate::words::error::Result;
 use crate::words::lapse::Lapse;
-use crate::words::limits::FIXES_OF_OP;
+use crate::words::limits::{FIXES_OF_OP, SWEEP_TASKS};
 use crate::words::options::TubeOptions;
 use crate::words::retention::Retention;
 use crate::words::sync::Arc;
-use crate::words::task::{Cause, TaskId};
+use crate::words::task::{Cause, State, TaskId};
 use std::time::Duration;
 
 /// Writes rows as a fault would; `None` removes one.
@@ -332,14 +332,63 @@ fn an_adopted_tube_has_the_priority_of_its_plain_tasks() {
     assert_eq!(queue.tube(&name).unwrap().take().unwrap().id(), ids[0]);
 }
 
-/// The key of the own row of a fresh task.
+/// Regression: a tube that was brought back has no option to keep finished tasks, and its due work
+/// removed them all.
+#[test]
+fn an_adopted_tube_keeps_what_is_finished() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let core = core_of(&queue);
+    queue.force_drop_tube("first").unwrap();
+    queue.tick().unwrap();
+    let options = TubeOptions::default().keep_finished(Retention::new().count(9));
+    let tube = queue.create_tube("first", options).unwrap();
+    tube.put_many([*b"x"; 3]).unwrap();
+    tube.take().unwrap().ack_with(b"result").unwrap();
+    let (_, name) = lose_tube(&core);
+    assert!(repair(&core).unwrap().left.is_empty());
+    queue.tick().unwrap();
+    let stats = queue.tube(&name).unwrap().stats().unwrap();
+    assert_eq!((stats.finished, stats.ready), (1, 2));
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+/// Regression: where as many damaged tasks as one sweep looks at stood first, the tube was due for
+/// ever; and sound ones went in their place.
+#[test]
+fn damaged_tasks_that_are_kept_no_longer_make_no_endless_work() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let core = core_of(&queue);
+    let all = Retention::new();
+    let options = TubeOptions::default().keep_finished(all).keep_buried(all);
+    let tube = queue.create_tube("kept", options).unwrap();
+    let end = |tasks: usize| {
+        let ids = tube.put_many(vec![*b"x"; 2 * tasks]).unwrap();
+        tube.take_many(tasks).unwrap().into_iter().for_each(|task| task.ack().unwrap());
+        ids.iter().skip(tasks).for_each(|id| tube.bury(*id, "no").unwrap());
+        let spoil = |id: &TaskId| (own_key(&core, "kept", *id), Some(Value::from([9])));
+        ids.iter().map(spoil).collect::<Vec<_>>()
+    };
+    let damaged = end(2 * SWEEP_TASKS);
+    plant(&core, damaged);
+    end(2);
+    for name in ["keep_finished", "keep_buried"] {
+        tube.set(name, Retention::new().count(1)).unwrap();
+    }
+    queue.tick().unwrap();
+    let sound = |state| tube.tasks(state).filter(Result::is_ok).count();
+    assert!(sound(State::Done) >= 1 && sound(State::Buried) >= 1);
+}
+
+/// The key of the own row of a task.
 fn own_key(core: &Shared, name: &str, id: TaskId) -> Key {
-    let range = range(core, name, Tag::Fresh);
+    let ranges = [Tag::Fresh, Tag::Task].map(|tag| range(core, name, tag));
     let found = core.look(|view, _| {
-        let mut rows = Scan::over(range);
-        while let Some((met, _)) = rows.next(view)? {
-            if key::id_of(&met) == Some(id) {
-                return Ok(met);
+        for range in ranges {
+            let mut rows = Scan::over(range);
+            while let Some((met, _)) = rows.next(view)? {
+                if key::id_of(&met) == Some(id) {
+                    return Ok(met);
+                }
             }
         }
         Ok(Key::new())

@@ -25,7 +25,6 @@ use crate::words::limits::{SWEEP_ROWS, SWEEP_TASKS};
 use crate::words::numbers::Numbers;
 use crate::words::options::TubeOptions;
 use crate::words::task::TaskId;
-use std::cell::Cell;
 use std::time::Duration;
 
 /// A queue with the tubes "first" and "to", and that many tags.
@@ -105,11 +104,7 @@ fn a_step_takes_up_fewer_tasks_with_many_tags() {
     let (done, written_by) = written(&rows, &moves);
     assert!(done.looked < SWEEP_TASKS && fits(&written_by), "{}", done.looked);
     clock.advance(Duration::from_secs(1));
-    let sees = (true, false, false);
-    let (sees_delays, in_transaction, may_draw) = sees;
-    let (tube, most) = (first.number, SWEEP_TASKS);
-    let has_fired = Cell::new(false);
-    let work = WorkOff { tube, most, sees_delays, in_transaction, may_draw, has_fired };
+    let work = WorkOff { may_draw: false, ..WorkOff::of_dropped(first.number) };
     let mut steps = 0;
     while first.hold.core.run(&work, crate::Durability::Relaxed).unwrap() {
         steps += 1;
