@@ -64,7 +64,8 @@ impl Op for Depend<'_> {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let (tube, id) = (&*ctx.tube(self.tube)?, self.id);
         let (stored, row) = blocked(ctx, tube, id)?;
-        let mut after = After { tasks: Vec::new(), ..self.after.clone() };
+        let After { missing, orphaned, .. } = *self.after;
+        let mut after = After { missing, orphaned, ..After::new() };
         for (earlier, on) in &self.after.tasks {
             let mut is_known = false;
             for is_met in [false, true] {

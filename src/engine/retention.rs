@@ -88,11 +88,11 @@ pub(crate) fn first_end(view: &dyn View, tube: &TubeEntry) -> Result<u64> {
             continue;
         }
         let by_time = tube.range(by_time(tag));
-        let sum = || decoded(view.get(&key::kept(tube.run(), tag)), row::read_number, "kept");
-        let Retention { count: most, bytes, .. } = of_tag(tube, tag).copied().unwrap_or_default();
-        if most.is_some_and(|most| count(view, tube, tag) > most)
-            || bytes.is_some() && count(view, tube, tag) > 1 && sound(sum())?.flatten() > bytes
-        {
+        let sum = || {
+            let sum = decoded(view.get(&key::kept(tube.run(), tag)), row::read_number, "kept");
+            Ok(sound(sum)?.flatten().unwrap_or(0))
+        };
+        if exceeds(of_tag(tube, tag), count(view, tube, tag), sum)? {
             return Ok(0);
         }
         let oldest = Scan::over(by_time).next(view)?.and_then(|(met, _)| key::time_of(&met));
@@ -263,16 +263,22 @@ pub(crate) fn is_over(
     tag: Tag,
     damaged: u64,
 ) -> Result<bool> {
-    let Some(kept) = of_tag(tube, tag) else { return Ok(false) };
     let tasks = count(ctx, tube, tag).saturating_sub(damaged);
-    if kept.count.is_some_and(|most| tasks > most) {
-        return Ok(true);
-    }
+    exceeds(of_tag(tube, tag), tasks, || kept_bytes(ctx, tube, &key::kept(tube.run(), tag)))
+}
+
+/// Whether so many tasks, and the sum of their bytes, are more than is kept. The last one is kept,
+/// whatever its size.
+fn exceeds(
+    kept: Option<&Retention>,
+    tasks: u64,
+    bytes: impl FnOnce() -> Result<u64>,
+) -> Result<bool> {
+    let Some(kept) = kept else { return Ok(false) };
     match kept.bytes {
-        // The last one is kept, whatever its size.
-        Some(_) if tasks <= 1 => Ok(false),
-        Some(most) => Ok(kept_bytes(ctx, tube, &key::kept(tube.run(), tag))? > most),
-        None => Ok(false),
+        _ if kept.count.is_some_and(|most| tasks > most) => Ok(true),
+        Some(most) if tasks > 1 => Ok(bytes()? > most),
+        _ => Ok(false),
     }
 }
 

@@ -7,7 +7,6 @@ use crate::engine::put::PutTasks;
 use crate::format::{Range, Tag, View};
 use crate::runtime::staged_put::StagedPut;
 use crate::words::dependency::After;
-use crate::words::dependency::On;
 use crate::{Conflict, ErrorKind, PutOutcome, Queue, Retention, TubeOptions};
 
 /// A put that may wait for room holds no edges while it waits.
@@ -18,8 +17,8 @@ fn a_put_of_many_edges_that_finds_no_room_lets_the_earlier_tasks_go() {
     let parents = tube.put_many(vec![&b"p"[..]; 300]).unwrap();
     let core = &tube.hold.core;
     let found = core.find_all(&parents).unwrap();
-    let tasks: Vec<_> = parents.iter().map(|id| (*id, On::Success)).collect();
-    let after = After { is_given: true, tasks: tasks.clone(), ..After::NONE.clone() };
+    let after = After::from(&parents);
+    let tasks = after.each_once();
     let mut extras = Extras::default();
     extras.after = Some(after);
     let put = PutTasks {
@@ -61,9 +60,9 @@ fn a_put_of_many_edges_whose_key_is_given_meanwhile() {
     let tube = queue.create_tube("t", kept).unwrap();
     let parents = tube.put_many(vec![&b"p"[..]; 300]).unwrap();
     let core = &tube.hold.core;
-    let tasks: Vec<_> = parents.iter().map(|id| (*id, On::Success)).collect();
     let mut extras = Extras::default();
-    let after = After { is_given: true, tasks: tasks.clone(), ..After::NONE.clone() };
+    let after = After::from(&parents);
+    let tasks = after.each_once();
     extras.after = Some(after);
     let count = |tag| core.state.lock().store.count(Range::of(tag));
     let kinds = [

@@ -352,8 +352,8 @@ fn an_adopted_tube_keeps_what_is_finished() {
     assert_eq!(queue.check().unwrap(), [""; 0]);
 }
 
-/// Regression: where as many damaged tasks as one sweep looks at stood first, the tube was due for
-/// ever; and sound ones went in their place.
+/// Regression: where as many damaged tasks as one sweep looks at stood first, the tube was due
+/// without an end; and sound ones went in their place.
 #[test]
 fn damaged_tasks_that_are_kept_no_longer_make_no_endless_work() {
     let queue = Queue::builder().by_hand(true).in_memory().unwrap();

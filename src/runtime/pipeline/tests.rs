@@ -267,7 +267,6 @@ fn a_kill_amid_a_long_put_leaves_nothing_of_it() {
     use crate::engine::new_row::{Extras, NewRow};
     use crate::engine::put::PutTasks;
     use crate::words::dependency::After;
-    use crate::words::dependency::On;
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("queue");
     let queue = open(&path);
@@ -275,8 +274,8 @@ fn a_kill_amid_a_long_put_leaves_nothing_of_it() {
     let parents = tube.put_many(vec![&b"p"[..]; 600]).unwrap();
     let core = &tube.hold.core;
     let found = core.find_all(&parents).unwrap();
-    let tasks: Vec<_> = parents.iter().map(|id| (*id, On::Success)).collect();
-    let after = After { is_given: true, tasks: tasks.clone(), ..After::NONE.clone() };
+    let after = After::from(&parents);
+    let tasks = after.each_once();
     let mut extras = Extras::default();
     extras.after = Some(after);
     let row = NewRow { payload: b"c", extras: Some(&extras), ..NewRow::PLAIN };
