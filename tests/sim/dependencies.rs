@@ -249,6 +249,9 @@ impl Story {
             }
             Step::Checkpoint => queue.checkpoint(),
             Step::Pass(by) => {
+                // What follows from ends is synced before time passes. Otherwise an opening does
+                // it again, and a ttl begins to run later.
+                queue.flush()?;
                 self.clock.advance(Duration::from_secs(*by));
                 queue.tick()
             }
@@ -273,12 +276,8 @@ impl Story {
             Step::Pass(_) => self.unsynced.push(self.model.clone()),
             // A claim and a release wait for no sync.
             Step::Advance { .. } if answer.is_err() => self.unsynced.push(self.model.clone()),
-            _ => {
-                // What follows from the ends that it has brought is synced too. Otherwise an
-                // opening does it again, and a ttl begins to run later.
-                let _dies = queue.flush();
-                self.unsynced.clear();
-            }
+            Step::Put { .. } | Step::Complete(_) | Step::Bury(_) => self.unsynced.clear(),
+            _ => {}
         }
         // What is refused may have been taken before.
         self.model = after;
@@ -347,6 +346,8 @@ impl Story {
                 }
                 after.tasks.retain(|serial, _| !gone(serial));
             }
+            // It may have ended before the clock moved.
+            Step::Pass(_) => after.pass(self.now()),
             step => drop(after.apply(step)),
         }
         after

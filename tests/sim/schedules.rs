@@ -31,7 +31,7 @@ const STEPS: usize = 40;
 const LOOK_EVERY: usize = 10;
 /// Crashes of each seed.
 const GENERATIONS: usize = 4;
-const SEEDS: u64 = 240;
+const SEEDS: u64 = 400;
 
 /// The tubes, and how many tasks each holds at most; 0: any number. The fourth one is
 /// dropped and made again.
