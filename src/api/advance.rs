@@ -65,6 +65,22 @@ impl<T: ?Sized> Task<T> {
 
     /// As [`advance`](Task::advance), on these terms.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Advance, Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (drafts, letters) = (queue.tube("drafts")?, queue.tube("letters")?);
+    /// let id = drafts.put(b"to ada")?;
+    /// let terms = Advance::new().priority(-1).delay(Duration::from_secs(60));
+    /// drafts.take()?.advance_with(&letters, terms)?;
+    /// let letter = letters.peek(id)?;
+    /// assert_eq!((letter.state, letter.priority), (State::Delayed, -1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`advance`](Task::advance); [`Unsupported`](ErrorKind::Unsupported) for a term that the
     /// kind of `next` does not allow; [`TooLarge`](ErrorKind::TooLarge) for a result of more than
@@ -155,6 +171,21 @@ impl TicketHandle {
 
 impl<T: ?Sized> Tube<T> {
     /// Starts a move of a task to another tube, or to the back of this one, in any state but Done.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (letters, parcels) = (queue.tube("letters")?, queue.tube("parcels")?);
+    /// let id = letters.put(b"heavy")?;
+    /// letters.take()?.bury("too heavy")?;
+    /// letters.move_to(id, &parcels).apply()?;
+    /// assert!(letters.is_empty()?);
+    /// assert_eq!(parcels.take()?.id(), id); // it was buried, and is ready
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn move_to<'a, U: ?Sized>(&'a self, id: TaskId, to: &'a Tube<U>) -> MoveTask<'a, T, U> {
         let (changes, durability) = (Changes::default(), self.durability);
         MoveTask { tube: self, to, id, changes, durability }
@@ -248,6 +279,22 @@ setters! {
 
 impl<T: ?Sized, U: ?Sized> MoveTask<'_, T, U> {
     /// Makes the move.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let letters = queue.tube("letters")?;
+    /// let parcels = queue.create_tube("parcels", TubeOptions::default().capacity(1))?;
+    /// parcels.put(b"cake")?;
+    /// let id = letters.put(b"heavy")?;
+    /// let refused = letters.move_to(id, &parcels).priority(-1).apply().unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Full);
+    /// assert_eq!(letters.peek(id)?.priority, 0); // it is where and as it was
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Task::advance`], and nothing is changed; [`WrongState`](ErrorKind::WrongState) if it is

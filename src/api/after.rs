@@ -73,11 +73,39 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     }
 
     /// Waits until each of these tasks has ended in any way: finished, buried or removed.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let steps = tube.put_many([b"print".to_vec(), b"fold".to_vec()])?;
+    /// let last = tube.task(b"clean up").after_any_end(steps).put()?;
+    /// tube.take()?.ack()?;
+    /// tube.take()?.fail("paper", "it is torn")?;
+    /// assert_eq!(tube.take()?.id(), last);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn after_any_end(self, tasks: impl IntoIterator<Item = TaskId>) -> Self {
         self.after_end(tasks, On::AnyEnd)
     }
 
     /// What a put after a task does whose id was never given. Default: [`Missing::Refuse`].
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Missing, Queue, State, TaskId};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let unknown = [TaskId::new(7)]; // never given
+    /// let refused = tube.task(b"letter").after(unknown).put().unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::TaskNotFound);
+    /// let letter = tube.task(b"letter").after(unknown).missing(Missing::Ignore).put()?;
+    /// assert_eq!(tube.peek(letter)?.state, State::Ready);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn missing(mut self, missing: Missing) -> Self {
         self.after_mut().missing = Some(missing);
         self
@@ -86,6 +114,23 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     /// What becomes of it once one of the tasks that it comes after has ended otherwise than it
     /// waits for. Default: [`Orphaned::Hold`]. It counts for all that this put comes after, before
     /// or after this call; that of a batch counts for its tasks that say nothing else.
+    ///
+    /// ```
+    /// use tubewell::{Orphaned, Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let draft = tube.put(b"draft")?;
+    /// let put = |policy| tube.task(b"letter").after([draft]).orphaned(policy).put();
+    /// let (held, removed) = (put(Orphaned::Hold)?, put(Orphaned::Cancel)?);
+    /// let freed = put(Orphaned::Ignore)?;
+    /// tube.take()?.bury("no ink")?;
+    /// assert_eq!(tube.peek(held)?.state, State::Blocked);
+    /// assert!(tube.peek(removed).unwrap_err().is_not_found());
+    /// assert_eq!(tube.peek(freed)?.state, State::Ready);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn orphaned(mut self, orphaned: Orphaned) -> Self {
         self.after_mut().orphaned = Some(orphaned);
         self

@@ -199,6 +199,22 @@ impl<T: ?Sized> NewTask<'_, T, TaskList<'_, T>> {
     /// Puts the tasks as [`put`](Self::put) does, and returns for each of them what happened to a
     /// task with its key.
     ///
+    /// ```
+    /// use tubewell::{PutOutcome, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let first = tube.task(b"hello").key("ada").put()?;
+    /// let puts = tube
+    ///     .batch_of([tube.task(b"again").key("ada"), tube.task(b"hello").key("bob")])
+    ///     .put_outcomes()?;
+    /// assert_eq!((puts[0].id, puts[0].outcome), (first, PutOutcome::Existing));
+    /// assert_eq!(puts[1].outcome, PutOutcome::New);
+    /// assert_eq!(tube.len()?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`put`](Self::put).
     pub fn put_outcomes(self) -> Result<Vec<Put>> {

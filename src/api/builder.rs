@@ -298,6 +298,27 @@ setters! {
 impl Builder {
     /// Registers a placement under the name that tubes refer to it by, 1 to 255 bytes without
     /// control characters. A second one of the same name is refused when the queue is opened.
+    ///
+    /// ```
+    /// use tubewell::{Place, Placement, PutView, Queue, TubeOptions};
+    ///
+    /// struct Alphabet;
+    ///
+    /// impl Placement for Alphabet {
+    ///     fn place(&self, put: &PutView<'_>) -> Place {
+    ///         Place::new(&put.payload[..put.payload.len().min(16)])
+    ///     }
+    /// }
+    ///
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::builder().placement("alphabet", Alphabet).in_memory()?;
+    /// let films = queue.create_tube("films", TubeOptions::default().placement("alphabet"))?;
+    /// films.put_many([b"Vertigo".to_vec(), b"Alien".to_vec()])?;
+    /// assert_eq!(&films.take()?[..], b"Alien");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn placement(mut self, name: impl Into<String>, placement: impl Placement) -> Self {
         self.placements.push((name.into(), Arc::new(placement)));
         self
@@ -347,6 +368,19 @@ impl Builder {
     /// Makes a queue in memory, which ends with its last handle. Everything else is the same, also
     /// `transact`. `journal_bytes` is then how many bytes are collected before a checkpoint moves
     /// them to the base; `progress` and `accept_loss` have no effect.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::builder().payload_bytes_max(4).in_memory()?;
+    /// let refused = queue.tube("letters")?.put(b"hello").unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::TooLarge);
+    /// let refused = Queue::builder().read_only(true).in_memory().unwrap_err();
+    /// assert_eq!(refused.kind(), ErrorKind::Invalid);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) as [`open`](Builder::open), and with

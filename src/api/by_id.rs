@@ -329,6 +329,19 @@ impl<T: ?Sized> Tube<T> {
 
     /// Starts a change of a task in any state but Done: its priority, its ttl and ttr, how it is
     /// retried, and when it becomes ready.
+    ///
+    /// ```
+    /// use tubewell::{Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// tube.update(id).max_attempts(1).apply()?;
+    /// tube.take()?.retry("no answer")?; // its last attempt
+    /// assert_eq!(tube.peek(id)?.state, State::Buried);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn update(&self, id: TaskId) -> UpdateTask<'_, T> {
         UpdateTask { tube: self, id, changes: Changes::default(), durability: self.durability }
     }
@@ -444,6 +457,21 @@ setters! {
 
 impl<T: ?Sized> UpdateTask<'_, T> {
     /// Makes the changes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ErrorKind, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// let task = tube.take()?; // which has no delay
+    /// let refused = tube.update(id).priority(-1).delay(Duration::from_secs(60)).apply();
+    /// assert_eq!(refused.unwrap_err().kind(), ErrorKind::WrongState);
+    /// assert_eq!(tube.peek(id)?.priority, 0); // nothing is changed
+    /// # task.ack()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`WrongState`](crate::ErrorKind::WrongState) for a finished task, and for a delay or a

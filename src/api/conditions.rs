@@ -53,6 +53,24 @@ impl Queue {
     /// true only of a running program, such as that it is online. A condition is either stored or
     /// for the run, as the last call says.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// queue.set_condition("approved", true)?;
+    /// queue.set_condition_for_run("online", true)?;
+    /// assert!(queue.condition("online")?);
+    /// queue.close()?;
+    ///
+    /// let queue = Queue::open(&path)?;
+    /// assert!(queue.condition("approved")? && !queue.condition("online")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`set_condition`](Queue::set_condition), but not `DiskFull`.
     pub fn set_condition_for_run(&self, name: &str, is_set: bool) -> Result<bool> {
@@ -66,6 +84,20 @@ impl Queue {
 
     /// Removes a condition: it is as one that was never declared, and so not set. Returns whether
     /// there was one.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// queue.set_condition("approved", true)?;
+    /// assert!(queue.remove_condition("approved")?);
+    /// assert!(!queue.condition("approved")?);
+    /// assert!(queue.conditions()?.is_empty());
+    /// assert!(!queue.remove_condition("approved")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`set_condition`](Queue::set_condition), but neither `Full` nor `DiskFull`.
@@ -98,6 +130,20 @@ impl Queue {
     }
 
     /// Whether the condition of this name is set. One that was never declared is not.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// assert!(!queue.condition("approved")?); // never declared
+    /// queue.set_condition("approved", true)?;
+    /// assert!(queue.condition("approved")?);
+    /// queue.set_condition("approved", false)?;
+    /// assert!(!queue.condition("approved")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for a name that no condition has; as

@@ -157,6 +157,25 @@ impl Consumer {
     /// places and their attempts count, its guards lose their leases, its waiting takes return
     /// [`Closed`](ErrorKind::Closed). A second close does nothing.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let ada = queue.consumer_with_grace("ada", Duration::MAX)?;
+    /// let task = tube.by(&ada).take()?;
+    /// ada.clone().close()?; // for every clone
+    /// assert!(ada.is_closed());
+    /// assert!(task.ack().unwrap_err().is_lease_lost());
+    /// assert!(tube.by(&ada).try_take().unwrap_err().is_closed());
+    /// assert_eq!(tube.take()?.attempt(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed) if the queue was closed;
     /// [`InTransaction`](ErrorKind::InTransaction).

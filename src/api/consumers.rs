@@ -24,6 +24,22 @@ impl Queue {
     /// with the [builder's grace](crate::Builder::session_grace), also if an earlier session has
     /// left leases. [`Consumer`] has an example.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let ada = queue.consumer("ada")?;
+    /// let task = tube.by(&queue.consumer("ada")?).take()?; // by the same session
+    /// assert_eq!(queue.consumers()?.len(), 1);
+    /// ada.close()?;
+    /// assert!(task.ack().unwrap_err().is_lease_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for a name that is empty, longer than 255 bytes or has
     /// control characters; [`Closed`](ErrorKind::Closed);
@@ -35,6 +51,25 @@ impl Queue {
     /// As [`consumer`](Queue::consumer), with this grace from now on. Zero: no grace;
     /// [`Duration::MAX`]: without end.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let (clock, minute) = (ManualClock::new(), Duration::from_secs(60));
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let ada = queue.consumer_with_grace("ada", minute)?;
+    /// tube.by(&ada).take()?.detach();
+    /// drop(ada);
+    /// assert!(tube.try_take()?.is_none()); // the lease is there
+    /// clock.advance(minute);
+    /// assert_eq!(tube.take()?.attempt(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`consumer`](Queue::consumer).
     pub fn consumer_with_grace(&self, name: &str, grace: Duration) -> Result<Consumer> {
@@ -43,6 +78,22 @@ impl Queue {
 
     /// As [`consumer`](Queue::consumer), with what it says of itself; [`ConsumerOptions`] has an
     /// example. Of a session that is open it changes what is given.
+    ///
+    /// ```
+    /// use tubewell::{ConsumerOptions, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let about = ConsumerOptions::new().kind("conductor").meta("floor 1");
+    /// let ada = queue.consumer_with("ada", about)?;
+    /// let moved = queue.consumer_with("ada", ConsumerOptions::new().meta("floor 2"))?;
+    /// let known = &queue.consumers()?[0];
+    /// assert_eq!(known.kind.as_deref(), Some("conductor"));
+    /// assert_eq!(known.meta.as_deref(), Some("floor 2"));
+    /// # drop((ada, moved));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`consumer`](Queue::consumer); [`Invalid`](ErrorKind::Invalid) for a kind or a host that
@@ -80,6 +131,24 @@ impl Queue {
     /// whose leases wait for their grace to end, and those that are still
     /// [remembered](ConsumerOptions::keep). They are read, and what each holds is counted, in
     /// steps, so that nothing waits; what changes meanwhile is seen as before or as after.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let (ada, bob) = (queue.consumer("ada")?, queue.consumer("bob")?);
+    /// let task = tube.by(&ada).take()?;
+    /// let mut all = queue.consumers()?;
+    /// all.sort_by(|one, other| one.name.cmp(&other.name));
+    /// assert_eq!((&all[0].name[..], all[0].is_open, all[0].taken), ("ada", true, 1));
+    /// assert_eq!((&all[1].name[..], all[1].is_open, all[1].taken), ("bob", true, 0));
+    /// # drop(bob);
+    /// # task.ack()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
@@ -147,6 +216,25 @@ impl Queue {
 
     /// Ends the sessions of these consumers as [`Consumer::close`] does, also of those that are not
     /// open, and forgets the consumers. Names that are not known are fine.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let ada = queue.consumer_with_grace("ada", Duration::MAX)?;
+    /// tube.by(&ada).take()?.detach();
+    /// drop(ada);
+    /// assert_eq!(queue.consumers()?[0].taken, 1); // in its grace
+    /// queue.deregister(&["ada", "unknown"])?;
+    /// assert!(queue.consumers()?.is_empty());
+    /// assert_eq!(tube.take()?.attempt(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);

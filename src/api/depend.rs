@@ -73,6 +73,21 @@ impl<T: ?Sized> Tube<T> {
     /// If it then waits for none it is ready, or delayed if it was put with a delay of which time
     /// is left. More than 256 are removed in several steps.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let draft = tube.put(b"draft")?;
+    /// let letter = tube.task(b"letter").after([draft]).delay(Duration::from_secs(60)).put()?;
+    /// assert_eq!(tube.peek(letter)?.state, State::Blocked);
+    /// tube.undepend(letter, [draft])?;
+    /// assert_eq!(tube.peek(letter)?.state, State::Delayed); // time of its delay is left
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`WrongState`](ErrorKind::WrongState) if it does not wait for others;
     /// [`Invalid`](ErrorKind::Invalid) for more than 100 000 of these;
@@ -112,6 +127,19 @@ impl<T: ?Sized> Tube<T> {
 
     /// Lets a task that waits for others wait for none of them any more, as
     /// [`undepend`](Tube::undepend) does.
+    ///
+    /// ```
+    /// use tubewell::{Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let [draft, stamp] = [tube.put(b"draft")?, tube.put(b"stamp")?];
+    /// let letter = tube.task(b"letter").after([draft]).after_any_end([stamp]).put()?;
+    /// tube.undepend_all(letter)?;
+    /// assert_eq!(tube.peek(letter)?.state, State::Ready);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`undepend`](Tube::undepend).

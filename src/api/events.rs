@@ -101,22 +101,81 @@ impl Events {
     }
 
     /// The next event, if there is one now.
+    ///
+    /// ```
+    /// use tubewell::{Cause, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let events = queue.events();
+    /// assert!(events.try_recv().is_none());
+    /// queue.tube("letters")?;
+    /// assert_eq!(events.try_recv().unwrap().cause, Cause::CreateTube);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_recv(&self) -> Option<Event> {
         self.subscriber.try_next()
     }
 
     /// The next event; waits for it at most this long, by the machine's clock.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Cause, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let events = queue.events();
+    /// assert!(events.recv_timeout(Duration::from_millis(1)).is_none()); // its time is over
+    /// queue.tube("letters")?;
+    /// let made = events.recv_timeout(Duration::from_secs(60)).unwrap();
+    /// assert_eq!(made.cause, Cause::CreateTube);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn recv_timeout(&self, timeout: Duration) -> Option<Event> {
         self.subscriber.next(Some(timeout))
     }
 
     /// How many events were dropped because this reader was too slow.
+    ///
+    /// ```
+    /// use tubewell::{EventOptions, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let events = queue.events_with(EventOptions::new().kept(2));
+    /// let ids = tube.put_many([*b"a", *b"b", *b"c"])?;
+    /// assert_eq!(events.dropped(), 1);
+    /// assert_eq!(events.recv().unwrap().task, Some(ids[1])); // the oldest one is gone
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn dropped(&self) -> u64 {
         self.subscriber.dropped()
     }
 
     /// Waits until the change of this event, of the same queue, is synced; then no power cut can
     /// undo it.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// let tube = queue.tube("letters")?;
+    /// let events = queue.events();
+    /// let receipt = tube.put_receipt(b"hello")?; // does not wait for the sync
+    /// let put = events.recv().unwrap();
+    /// events.synced(&put)?;
+    /// assert!(receipt.is_synced());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed.

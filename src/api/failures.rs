@@ -45,6 +45,25 @@ impl Queue {
     /// The buried tasks of a failure group in all tubes, the last one buried first, read page by
     /// page as [`Tube::failed`] does. A tube that is made or truncated after the first one was read
     /// is left out.
+    ///
+    /// ```
+    /// use tubewell::{Queue, Result};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let mut ids = Vec::new();
+    /// for tube in ["letters", "mail"] {
+    ///     let tube = queue.tube(tube)?;
+    ///     ids.push(tube.put(b"hello")?);
+    ///     tube.take()?.fail("address", "no such street")?;
+    /// }
+    /// ids.reverse();
+    /// let newest: Vec<_> =
+    ///     queue.failed("address").map(|task| Ok(task?.id)).collect::<Result<_>>()?;
+    /// assert_eq!(newest, ids);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn failed(&self, group: &str) -> NewestFirst {
         NewestFirst::of_queue(self, EndIndex::Failed(group.to_owned()))
     }

@@ -62,6 +62,20 @@ impl<T: ?Sized> Tube<T> {
     /// Adds a line of 1 to 1024 bytes to the history of a task, in any state. It returns as a take
     /// does: before it is on the disk.
     ///
+    /// ```
+    /// use tubewell::{HistoryEvent, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// tube.take()?.bury("no stamp")?;
+    /// tube.log(id, "asked ada for a stamp")?;
+    /// let last = tube.history(id)?.entries.pop().unwrap();
+    /// assert_eq!((last.event, &last.text[..]), (HistoryEvent::Logged, "asked ada for a stamp"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for an empty line; [`TooLarge`](ErrorKind::TooLarge) for one
     /// above 1024 bytes; [`Unsupported`](ErrorKind::Unsupported) if the tube stores no history;

@@ -473,6 +473,16 @@ impl<T: ?Sized> Tube<T> {
 
     /// How many tasks it has, in every state but Done, without those in the [trash](Tube::trash).
     ///
+    /// ```
+    /// let tube = tubewell::Queue::in_memory()?.tube("letters")?;
+    /// tube.put_many([*b"a", *b"b"])?;
+    /// let task = tube.take()?;
+    /// assert_eq!(tube.len()?, 2); // the taken one, too
+    /// task.ack()?;
+    /// assert_eq!(tube.len()?, 1);
+    /// # Ok::<(), tubewell::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`info`](Tube::info).
     pub fn len(&self) -> Result<u64> {

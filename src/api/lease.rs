@@ -143,6 +143,21 @@ impl Lease {
 
     /// Ends the guard and keeps the lease: the task stays taken until the ticket settles it, its
     /// ttr passes, or the queue or its consumer's session ends.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let (_payload, lease) = tube.take()?.split();
+    /// let ticket = lease.detach();
+    /// assert_eq!(tube.stats()?.taken, 1); // without a guard
+    /// tube.ticket(ticket).ack()?;
+    /// assert!(tube.is_empty()?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn detach(mut self) -> Ticket {
         self.disarm();
         // Its session keeps the lease.
@@ -227,6 +242,20 @@ impl<T: ?Sized> Task<T> {
 
     /// The number of this attempt, from 1: compared with `max_attempts`. A release subtracts it
     /// again.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// tube.take()?.release()?; // does not count
+    /// drop(tube.take()?); // counts
+    /// let task = tube.take()?;
+    /// assert_eq!((task.attempt(), task.deliveries()), (2, 3));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn attempt(&self) -> u32 {
         self.about.attempts
     }
@@ -284,6 +313,20 @@ impl<T: ?Sized> Task<T> {
     }
 
     /// Splits the task into payload and lease, for example to ack first and work afterwards.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let (payload, lease) = tube.take()?.split();
+    /// drop(lease); // no verdict: the task returns
+    /// assert_eq!(&payload[..], b"hello");
+    /// assert_eq!(tube.take()?.attempt(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn split(self) -> (Box<T>, Lease) {
         (self.payload, self.lease)
     }

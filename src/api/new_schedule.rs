@@ -108,6 +108,23 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
     /// `@monthly`, `@yearly` and `@annually` are texts too; `L`, `W` and `#` are refused. It needs
     /// the feature `cron`. A local time that a change of the clocks leaves out fires at that
     /// change; one that comes twice fires the first time.
+    ///
+    /// ```
+    /// # #[cfg(feature = "cron")]
+    /// # fn main() -> tubewell::Result<()> {
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// let at = |hours: u64| UNIX_EPOCH + Duration::from_secs(hours * 3600);
+    /// let queue = Queue::builder().by_hand(true).clock(ManualClock::at(at(12))).in_memory()?;
+    /// let tube = queue.tube("chores")?; // it is noon of a Thursday
+    /// let sweep = queue.schedule("sweep").cron("0 8 * * mon-fri").to(&tube).make()?;
+    /// assert_eq!(sweep.next(2)?, [at(24 + 8), at(4 * 24 + 8)]); // a Friday and a Monday
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "cron"))]
+    /// # fn main() {}
+    /// ```
     pub fn cron(mut self, text: &str) -> Self {
         self.terms.cron = Some(text.to_owned());
         self
@@ -115,6 +132,24 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
 
     /// The time zone of the cron text, by its IANA name, such as `Europe/Berlin`. The rules of all
     /// zones are built in. Default: `UTC`.
+    ///
+    /// ```
+    /// # #[cfg(feature = "cron")]
+    /// # fn main() -> tubewell::Result<()> {
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// let at = |hours: u64| UNIX_EPOCH + Duration::from_secs(hours * 3600);
+    /// let queue = Queue::builder().by_hand(true).clock(ManualClock::at(at(12))).in_memory()?;
+    /// let tube = queue.tube("chores")?;
+    /// let daily = |zone| queue.schedule(zone).cron("0 20 * * *").zone(zone).to(&tube).make();
+    /// assert_eq!(daily("UTC")?.next(1)?, [at(20)]);
+    /// assert_eq!(daily("America/New_York")?.next(1)?, [at(25)]); // five hours later
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "cron"))]
+    /// # fn main() {}
+    /// ```
     pub fn zone(mut self, name: &str) -> Self {
         self.terms.zone = Some(name.to_owned());
         self
@@ -178,6 +213,22 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
     }
 
     /// Adds a named text to the details of the children.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("reports")?;
+    /// let day = Duration::from_secs(86_400);
+    /// queue.schedule("report").every(day).to(&tube).detail("office", "Oslo").tag("sales").make()?;
+    /// let task = tube.take()?; // the first child
+    /// assert_eq!(task.details()?["office"], "Oslo");
+    /// assert_eq!(task.tags()?, ["sales"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn detail(mut self, name: &str, text: &str) -> Self {
         self.terms.child.details.insert(name.to_owned(), text.to_owned());
         self

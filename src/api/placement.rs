@@ -77,6 +77,27 @@ impl Place {
     }
 
     /// In this group, instead of the one that the caller asked for.
+    ///
+    /// ```
+    /// use tubewell::{Place, Placement, PutView, Queue, TubeOptions};
+    ///
+    /// struct OneByOne;
+    ///
+    /// impl Placement for OneByOne {
+    ///     fn place(&self, _: &PutView<'_>) -> Place {
+    ///         Place::new(b"").group("all")
+    ///     }
+    /// }
+    ///
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::builder().placement("one by one", OneByOne).in_memory()?;
+    /// let films = queue.create_tube("films", TubeOptions::default().placement("one by one"))?;
+    /// films.put_many([*b"a", *b"b"])?;
+    /// assert_eq!(films.take_many(2)?.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = Some(group.into());
@@ -84,6 +105,28 @@ impl Place {
     }
 
     /// Not before this time of day, instead of the delay that the caller asked for.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tubewell::{Place, Placement, PutView, Queue, State, TubeOptions};
+    ///
+    /// struct Tomorrow;
+    ///
+    /// impl Placement for Tomorrow {
+    ///     fn place(&self, _: &PutView<'_>) -> Place {
+    ///         Place::new(b"").not_before(SystemTime::now() + Duration::from_secs(86_400))
+    ///     }
+    /// }
+    ///
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::builder().placement("tomorrow", Tomorrow).in_memory()?;
+    /// let films = queue.create_tube("films", TubeOptions::default().placement("tomorrow"))?;
+    /// let id = films.put(b"Alien")?;
+    /// assert_eq!(films.peek(id)?.state, State::Delayed);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn not_before(mut self, time: SystemTime) -> Self {
         self.not_before = Some(time);

@@ -34,6 +34,25 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// The caller holds the task of the key, by this guard: if the put puts it again, the lease
     /// ends without a call of its [`on_lost`](Lease::on_lost). In a batch and in a transaction it
     /// is called.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::builder().by_hand(true).in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.task(b"draft").key("ada").put()?;
+    /// let (mut task, stop) = (tube.take()?, Arc::new(AtomicBool::new(false)));
+    /// let flag = Arc::clone(&stop);
+    /// task.on_lost(move |_| flag.store(true, Ordering::Relaxed))?;
+    /// tube.task(b"final").key("ada").must_exist().holding(&task).put()?;
+    /// queue.tick()?; // calls what is to be called
+    /// assert!(task.is_lost()? && !stop.load(Ordering::Relaxed));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn holding(mut self, task: &'a impl AsRef<Lease>) -> Self {
         self.holding = Some(task.as_ref());
         self

@@ -201,6 +201,21 @@ impl TicketHandle {
 
     /// As [`Task::progress`].
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("files")?;
+    /// let id = tube.put(b"sum all lines")?;
+    /// let held = tube.ticket(tube.take()?.detach());
+    /// held.progress(40, "line 1000")?;
+    /// held.checkpoint(b"line 1000: 55")?;
+    /// assert_eq!(tube.peek(id)?.progress.clone().unwrap().percent, 40);
+    /// assert_eq!(held.last_checkpoint()?.as_deref(), Some(&b"line 1000: 55"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Task::progress`].
     pub fn progress(&self, percent: u8, text: &str) -> Result<()> {
@@ -257,6 +272,21 @@ impl TicketHandle {
 
 impl<T: ?Sized> Tube<T> {
     /// The last [checkpoint](Task::checkpoint) of a task, in any state; `None` if there is none.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("files")?;
+    /// let id = tube.put(b"sum all lines")?;
+    /// assert!(tube.last_checkpoint(id)?.is_none());
+    /// let task = tube.take()?;
+    /// task.checkpoint(b"line 1000: 55")?;
+    /// task.bury("the file is gone")?;
+    /// assert_eq!(tube.last_checkpoint(id)?.as_deref(), Some(&b"line 1000: 55"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`history`](Tube::history); [`Damaged`](ErrorKind::Damaged) if the checkpoint is damaged.

@@ -71,6 +71,21 @@ impl Queue {
 
     /// As [`wait_for`](Queue::wait_for), until [`stop`](Stop::stop) is called.
     ///
+    /// ```
+    /// use tubewell::{Ended, Queue, Stop};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let (id, stop) = (tube.put(b"hello")?, Stop::new());
+    /// stop.stop();
+    /// assert!(queue.wait_for_until(id, &stop)?.is_none()); // it has not ended
+    /// tube.take()?.ack()?;
+    /// assert!(matches!(queue.wait_for_until(id, &stop)?, Some(Ended::Gone)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`wait_for`](Queue::wait_for).
     pub fn wait_for_until(&self, id: TaskId, stop: &Stop) -> Result<Option<Ended>> {

@@ -289,6 +289,24 @@ impl Schedule {
 
     /// It fires again, at the first of its nominal times after now. Returns whether it was paused.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Clock, ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let clock = ManualClock::new();
+    /// let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory()?;
+    /// let (tube, secs) = (queue.tube("chores")?, Duration::from_secs);
+    /// let sweep = queue.schedule("sweep").every(secs(60)).offset(secs(60)).to(&tube).make()?;
+    /// sweep.pause()?;
+    /// clock.advance(secs(90));
+    /// assert!(sweep.resume()?);
+    /// assert_eq!(sweep.next(1)?, [clock.wall() + secs(30)]); // two minutes after it was made
+    /// assert!(!sweep.resume()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`pause`](Schedule::pause); [`Unsupported`](ErrorKind::Unsupported) for a cron text
     /// without the feature `cron`.

@@ -47,6 +47,19 @@ impl Queue {
 
 impl Scope {
     /// The scope inside this one, whose prefix is this one's with another behind it.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let mail = queue.scope("shop:").scope("mail:");
+    /// assert_eq!(mail.prefix(), "shop:mail:");
+    /// mail.tube("letters")?;
+    /// assert!(queue.find_tube("shop:mail:letters")?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn scope(&self, prefix: &str) -> Self {
         Self { queue: self.queue.clone(), prefix: self.name(prefix) }

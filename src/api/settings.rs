@@ -40,6 +40,21 @@ impl<T: ?Sized> Tube<T> {
 
     /// One setting of the tube; one of the application's own also if it is not set.
     ///
+    /// ```
+    /// use tubewell::{Queue, SettingValue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.create_tube("letters", TubeOptions::default().capacity(10))?;
+    /// tube.set("capacity", 1000)?;
+    /// let capacity = tube.setting("capacity")?;
+    /// assert_eq!(capacity.value, SettingValue::Integer(1000));
+    /// assert_eq!(capacity.default, SettingValue::Integer(10));
+    /// assert_eq!(tube.setting("app.colour")?.value, SettingValue::Nothing); // not set
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for a name as [`set`](Tube::set) refuses it;
     /// [`Damaged`](crate::ErrorKind::Damaged) for one of the application's own whose row is
@@ -128,6 +143,21 @@ impl<T: ?Sized> Tube<T> {
     /// whether it was set. If what is stored of an option is damaged, it is not known what the tube
     /// was made with, and the value in force stays.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.set("capacity", 1)?;
+    /// tube.put(b"to ada")?;
+    /// assert!(tube.put(b"to bob").unwrap_err().is_full());
+    /// assert!(tube.unset("capacity")?);
+    /// tube.put(b"to bob")?;
+    /// assert!(!tube.unset("capacity")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`set`](Tube::set).
     pub fn unset(&self, name: &str) -> Result<bool> {
@@ -179,6 +209,20 @@ impl Queue {
     }
 
     /// One setting of the queue; one of the application's own also if it is not set.
+    ///
+    /// ```
+    /// use tubewell::{Queue, SettingSource, SettingValue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::builder().payload_bytes_max(10).in_memory()?;
+    /// queue.set("payload_bytes_max", 4)?;
+    /// let limit = queue.setting("payload_bytes_max")?;
+    /// assert_eq!(limit.stored, Some(SettingValue::Integer(4)));
+    /// assert_eq!(limit.value, SettingValue::Integer(10)); // the builder's goes before it
+    /// assert_eq!(limit.source, SettingSource::Builder);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Invalid`](crate::ErrorKind::Invalid) for a name as [`set`](Queue::set) refuses it;
@@ -247,6 +291,21 @@ impl Queue {
 
     /// Unsets a setting of the queue: the default is in force again, unless the builder gave a
     /// value at this opening. Returns whether it was set.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// queue.set("durable_bytes_max", 4)?;
+    /// assert!(tube.put(b"hello").unwrap_err().is_full());
+    /// assert!(queue.unset("durable_bytes_max")?);
+    /// tube.put(b"hello")?;
+    /// assert!(!queue.unset("durable_bytes_max")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`set`](Queue::set).

@@ -15,6 +15,21 @@ use std::time::Duration;
 impl<T: ?Sized> Tubes<T> {
     /// Takes a task, as [`Tube::take`]. Waits for one without a time limit.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tubes = queue.tubes_of(["letters", "parcels"])?;
+    /// let taker = std::thread::spawn(move || tubes.take()?.ack()); // waits at both
+    /// let parcels = queue.tube("parcels")?;
+    /// parcels.put(b"cake")?;
+    /// taker.join().unwrap()?;
+    /// assert!(parcels.is_empty()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`TubeNotFound`](ErrorKind::TubeNotFound) if all tubes of a list were dropped, also during
     /// the wait; as [`Tube::take`].
@@ -78,6 +93,22 @@ impl<T: ?Sized> Tubes<T> {
 
     /// Takes a task; waits for one at most this long, and no longer than until
     /// [`stop`](Stop::stop) is called, as [`Tube::take_timeout_until`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Queue, Stop};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (tubes, stop) = (queue.tubes_of(["a", "b"])?, Stop::new());
+    /// let short = Duration::from_millis(1);
+    /// assert!(tubes.take_timeout_until(short, &stop)?.is_none()); // its time is over
+    /// queue.tube("b")?.put(b"hello")?;
+    /// stop.stop();
+    /// assert!(tubes.take_timeout_until(Duration::MAX, &stop)?.is_none()); // stopped
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`take`](Tubes::take).

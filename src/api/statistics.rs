@@ -136,6 +136,24 @@ impl<T: ?Sized> Tube<T> {
     /// The days of which there are [statistics](Tube::statistics), the first one first. They are
     /// read some at a time, and others get in between.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Clock, DayStatistics, ManualClock, Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let (clock, day) = (ManualClock::new(), Duration::from_secs(86_400));
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.create_tube("letters", TubeOptions::default().keep_days(30))?;
+    /// let first = DayStatistics::day_of(clock.wall());
+    /// tube.put_many([*b"a", *b"b"])?;
+    /// tube.take()?.ack()?;
+    /// clock.advance(2 * day);
+    /// tube.take()?.ack()?;
+    /// assert_eq!(tube.days()?, [first, first + 2]); // nothing happened in between
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`statistics`](Tube::statistics), save `Damaged`.
     pub fn days(&self) -> Result<Vec<u32>> {

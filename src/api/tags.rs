@@ -268,6 +268,21 @@ impl Queue {
     /// tube was truncated or dropped its tasks are counted until a sweep has removed them, and a
     /// task whose ttl is over until a verb in its tube, or the timer, has.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let id = tube.task(b"hello").tag("ada").put()?;
+    /// tube.task(b"cake").tag("ada").put()?;
+    /// assert_eq!(queue.tag_count("ada")?, 2);
+    /// tube.untag(id, ["ada"])?;
+    /// assert_eq!((queue.tag_count("ada")?, queue.tag_count("bob")?), (1, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Damaged`](ErrorKind::Damaged) if the stored number is, until [`repair`](Queue::repair)
     /// has counted the tasks; [`Closed`](ErrorKind::Closed);

@@ -98,6 +98,23 @@ impl Queue {
     /// Removes a throttle: it is as one that was never set, and lets all tasks through. Returns
     /// whether there was one.
     ///
+    /// ```
+    /// use tubewell::{Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// queue.set_throttle("api", 1)?;
+    /// let calls = queue.create_tube("calls", TubeOptions::default().throttle("api"))?;
+    /// calls.put_many([*b"a", *b"b"])?;
+    /// let first = calls.take_many(2)?;
+    /// assert!(queue.remove_throttle("api")?);
+    /// let second = calls.take_many(2)?;
+    /// assert_eq!((first.len(), second.len()), (1, 1));
+    /// assert!(!queue.remove_throttle("api")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`set_throttle`](Queue::set_throttle), but neither `Full` nor `DiskFull`.
     pub fn remove_throttle(&self, name: &str) -> Result<bool> {
@@ -106,6 +123,24 @@ impl Queue {
 
     /// The throttle of this name: its limit, and how many tasks hold a slot of it. `None` if there
     /// is none.
+    ///
+    /// ```
+    /// use tubewell::{Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// queue.set_throttle("api", 2)?;
+    /// let calls = queue.create_tube("calls", TubeOptions::default().throttle("api"))?;
+    /// calls.put(b"a")?;
+    /// let task = calls.take()?;
+    /// let api = queue.throttle("api")?.unwrap();
+    /// assert_eq!((api.limit, api.in_flight), (2, 1));
+    /// task.ack()?;
+    /// assert_eq!(queue.throttle("api")?.unwrap().in_flight, 0);
+    /// assert!(queue.throttle("other")?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) for a name that no throttle has; as

@@ -83,6 +83,20 @@ impl TicketHandle {
 
     /// As [`Lease::passed`](crate::Lease::passed).
     ///
+    /// ```
+    /// use tubewell::{Advance, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (fetch, parse) = (queue.tube("fetch")?, queue.tube("parse")?);
+    /// fetch.put(b"http://example.org")?;
+    /// fetch.take()?.advance_with(&parse, Advance::new().result(b"<html>"))?;
+    /// let held = parse.ticket(parse.take()?.detach());
+    /// assert_eq!(held.passed()?.as_deref(), Some(&b"<html>"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Lease::passed`](crate::Lease::passed).
     pub fn passed(&self) -> Result<Option<Vec<u8>>> {
@@ -109,6 +123,19 @@ impl TicketHandle {
     }
 
     /// As [`Lease::details`](crate::Lease::details).
+    ///
+    /// ```
+    /// use tubewell::{Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let films = queue.create_tube("films", TubeOptions::default().detail("format", "mp4"))?;
+    /// films.task(b"Alien").detail("cut", "1979").put()?;
+    /// let details = films.ticket(films.take()?.detach()).details()?;
+    /// assert_eq!((&details["format"][..], &details["cut"][..]), ("mp4", "1979"));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Lease::details`](crate::Lease::details).
@@ -159,6 +186,20 @@ impl TicketHandle {
     }
 
     /// As [`Lease::is_lost`](crate::Lease::is_lost).
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let held = tube.ticket(tube.take()?.detach());
+    /// assert!(!held.is_lost()?);
+    /// tube.release_all()?;
+    /// assert!(held.is_lost()?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Lease::is_lost`](crate::Lease::is_lost).

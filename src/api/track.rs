@@ -79,6 +79,22 @@ impl Queue {
     /// Tracks an id no more, of a task, also of a damaged one, or of one that is gone. Returns
     /// whether it was tracked. It is not refused on a full disk.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// queue.track(id)?;
+    /// tube.take()?.ack()?; // it is gone, and still tracked
+    /// assert!(queue.untrack(id)?);
+    /// assert!(!queue.untrack(id)?);
+    /// assert_eq!(queue.tracked().count(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`track`](Queue::track), but an id that is not tracked is none.
     pub fn untrack(&self, id: TaskId) -> Result<bool> {
@@ -90,6 +106,23 @@ impl Queue {
     /// The tracked tasks, in the order of their ids, each as it is when the iterator comes to it,
     /// and those that are gone. A damaged task is an error. Where a task is gone, all tubes that
     /// have tasks are looked into for it.
+    ///
+    /// ```
+    /// use tubewell::{Queue, Result, State};
+    ///
+    /// # fn main() -> Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let ids = tube.put_many([*b"to ada", *b"to bob"])?;
+    /// ids.iter().try_for_each(|id| queue.track(*id).map(drop))?;
+    /// tube.take()?.ack()?;
+    /// let tracked = queue.tracked().collect::<Result<Vec<_>>>()?;
+    /// let state = |at: usize| tracked[at].task.as_ref().map(|task| task.state);
+    /// assert_eq!((tracked[0].id, state(0)), (ids[0], None)); // it is gone
+    /// assert_eq!((tracked[1].id, state(1)), (ids[1], Some(State::Ready)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tracked(&self) -> TrackedTasks {
         let (page, next) = (VecDeque::new(), Some(TaskId::new(0)));
         TrackedTasks { hold: self.hold.clone(), page, next }

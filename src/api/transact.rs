@@ -89,6 +89,26 @@ impl Queue {
 
     /// Reads the application's own tables, as of one instant. Other calls do not wait for it.
     ///
+    /// ```
+    /// use redb::TableDefinition;
+    /// use tubewell::{Queue, Result};
+    ///
+    /// const YEARS: TableDefinition<&str, u64> = TableDefinition::new("years");
+    ///
+    /// # fn main() -> Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// queue.transact(|tx| -> Result<()> {
+    ///     tx.table(YEARS)?.insert("Alien", 1979)?;
+    ///     Ok(())
+    /// })?;
+    /// let year = queue.read(|reading| -> Result<_> {
+    ///     Ok(reading.table(YEARS)?.get("Alien")?.map(|year| year.value()))
+    /// })?;
+    /// assert_eq!(year, Some(1979));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Rejected`](ErrorKind::Rejected) with the closure's error;
     /// [`InTransaction`](ErrorKind::InTransaction); [`Closed`](ErrorKind::Closed);
@@ -177,6 +197,24 @@ impl Transaction<'_> {
 impl<T: ?Sized> Tube<T> {
     /// Puts a task inside a transaction: it can be taken after the commit.
     ///
+    /// ```
+    /// use tubewell::{BoxError, ErrorKind, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let failed = queue.transact(|tx| {
+    ///     tube.put_in(tx, b"to ada")?;
+    ///     Err::<(), BoxError>("no stamp".into())
+    /// });
+    /// assert_eq!(failed.unwrap_err().kind(), ErrorKind::Rejected);
+    /// assert!(tube.is_empty()?); // nothing happened
+    /// queue.transact(|tx| tube.put_in(tx, b"to bob"))?;
+    /// assert_eq!(&tube.take()?[..], b"to bob");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Tube::put`]; [`Invalid`](ErrorKind::Invalid) if the transaction is of another queue.
     pub fn put_in(&self, tx: &Transaction<'_>, payload: &T) -> Result<TaskId> {
@@ -201,6 +239,23 @@ impl<T: ?Sized, P> NewTask<'_, T, P> {
 impl<T: ?Sized> NewTask<'_, T> {
     /// Puts the task inside a transaction: it can be taken after the commit. Never waits for room.
     /// It may come after at most 10 000 others, also after those that the transaction puts.
+    ///
+    /// ```
+    /// use tubewell::{Queue, State};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// let letter = queue.transact(|tx| {
+    ///     let draft = tube.task(b"draft").priority(-1).put_in(tx)?;
+    ///     tube.task(b"letter").after([draft]).put_in(tx)
+    /// })?;
+    /// assert_eq!(tube.peek(letter)?.state, State::Blocked);
+    /// tube.take()?.ack()?;
+    /// assert_eq!(tube.take()?.id(), letter);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`put`](NewTask::put); [`TooLarge`](ErrorKind::TooLarge) if it comes [after

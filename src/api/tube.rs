@@ -103,6 +103,21 @@ impl<T: ?Sized> Tube<T> {
     /// The tube as used by this consumer, whose session owns the leases that are taken through this
     /// handle. Takes are refused as [`Invalid`](crate::ErrorKind::Invalid) if the consumer is of
     /// another queue.
+    ///
+    /// ```
+    /// use tubewell::{ErrorKind, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// let task = tube.by(&queue.consumer("ada")?).take()?;
+    /// assert_eq!(queue.taken()?[0].holder.as_deref(), Some("ada"));
+    /// let stranger = Queue::in_memory()?.consumer("bob")?; // of another queue
+    /// assert_eq!(tube.by(&stranger).try_take().unwrap_err().kind(), ErrorKind::Invalid);
+    /// # task.ack()
+    /// # }
+    /// ```
     #[must_use]
     pub fn by(&self, consumer: &Consumer) -> Self {
         Self { consumer: Some(consumer.clone()), ..self.clone() }

@@ -204,6 +204,21 @@ impl<T: ?Sized> Tubes<T> {
     }
 
     /// Takes from the first tube that has a task, in the order of the list, or of the names.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tubes = queue.tubes_of(["urgent", "mail"])?.in_order();
+    /// queue.tube("mail")?.put_many([*b"a", *b"b"])?;
+    /// queue.tube("urgent")?.put_many([*b"c", *b"d"])?;
+    /// let tasks = tubes.take_many(4)?;
+    /// let names: Vec<&str> = tasks.iter().map(|task| task.tube()).collect();
+    /// assert_eq!(names, ["urgent", "urgent", "mail", "mail"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn in_order(&self) -> Self {
         self.with(self.list.of.clone(), Choice::InOrder)
@@ -211,6 +226,23 @@ impl<T: ?Sized> Tubes<T> {
 
     /// Takes one task from each in turn, in the order of the list, or of the names. A tube without
     /// a task is passed over, and does not catch up on the turns that it has missed.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tubes = queue.tubes_of(["a", "b"])?.round_robin();
+    /// let (a, b) = (queue.tube("a")?, queue.tube("b")?);
+    /// a.put_many([*b"x"; 4])?;
+    /// let alone = tubes.take_many(2)?; // b is passed over
+    /// b.put_many([*b"x"; 4])?;
+    /// let both = tubes.take_many(4)?; // and does not catch up
+    /// assert!(alone.iter().all(|task| task.tube() == "a"));
+    /// assert_eq!(both.iter().filter(|task| task.tube() == "a").count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn round_robin(&self) -> Self {
         self.with(self.list.of.clone(), Choice::RoundRobin)
@@ -345,6 +377,18 @@ impl<T: ?Sized> Tubes<T> {
 
     /// The names of the tubes that are there now, in their order. They are read in steps, and are
     /// not of one instant.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tubes = queue.tubes_of(["letters", "parcels", "mail"])?;
+    /// queue.drop_tube("parcels")?;
+    /// assert_eq!(tubes.names()?, ["letters", "mail"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).

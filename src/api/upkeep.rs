@@ -147,6 +147,22 @@ impl Queue {
     /// that leads to a row, which takes about a second for some hundred megabytes. Other calls do
     /// not wait. Writes since the last checkpoint do not count.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// queue.tube("films")?.put(&vec![0; 4 << 20])?;
+    /// queue.checkpoint()?;
+    /// let base = queue.base_space()?;
+    /// assert!(base.live_bytes > 4 << 20);
+    /// assert_eq!(base.bytes, base.live_bytes + base.dead_bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
     /// [`Io`](ErrorKind::Io).
@@ -162,6 +178,24 @@ impl Queue {
     /// Returns unused space to the file system. Other calls wait in the meantime, long if there is
     /// much of it. While a thread reads or writes the application's tables, the file is left as it
     /// is.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("work.queue");
+    /// let queue = Queue::open(&path)?;
+    /// let tube = queue.tube("films")?;
+    /// tube.put(&vec![0; 4 << 20])?;
+    /// queue.checkpoint()?;
+    /// tube.take()?.ack()?;
+    /// let before = queue.space()?.base_bytes;
+    /// queue.compact()?;
+    /// assert!(queue.space()?.base_bytes < before - (4 << 20));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`checkpoint`](Queue::checkpoint).
@@ -273,6 +307,25 @@ impl Queue {
     /// Handles all that is due now, the removals that are left, and the callbacks. The queue's
     /// threads do this by themselves, unless it was opened [`by_hand`](crate::Builder::by_hand),
     /// which has an example.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use tubewell::{Cause, EventFilter, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::builder().by_hand(true).in_memory()?;
+    /// let (sender, received) = mpsc::channel();
+    /// let subscription = queue.on_event(EventFilter::new(), move |event| {
+    ///     let _ = sender.send(event.cause);
+    /// })?;
+    /// queue.tube("letters")?.put(b"hello")?;
+    /// assert!(received.try_recv().is_err());
+    /// queue.tick()?; // calls the callbacks
+    /// assert!(received.try_iter().eq([Cause::CreateTube, Cause::Put]));
+    /// # drop(subscription);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);

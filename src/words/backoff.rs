@@ -80,6 +80,16 @@ impl Backoff {
     }
 
     /// Multiplies by `factor` each time instead, up to [`at_most`](Backoff::at_most).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::Backoff;
+    ///
+    /// let backoff = Backoff::constant(Duration::from_secs(1)).factor(3);
+    /// let backoff = backoff.at_most(Duration::from_secs(60));
+    /// let waits = [1, 2, 3, 4, 5].map(|attempts| backoff.wait(attempts).as_secs());
+    /// assert_eq!(waits, [1, 3, 9, 27, 60]);
+    /// ```
     #[must_use]
     pub const fn factor(mut self, factor: u32) -> Self {
         self.factor = factor;
@@ -127,6 +137,16 @@ impl Backoff {
     }
 
     /// How long a task waits that has used this many attempts, from 1, without the jitter.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::Backoff;
+    ///
+    /// let backoff = Backoff::doubling(Duration::from_secs(1)).jitter(50);
+    /// assert_eq!(backoff.wait(1), Duration::from_secs(1)); // with the jitter up to half less
+    /// assert_eq!(backoff.wait(4), Duration::from_secs(8));
+    /// assert_eq!(backoff.wait(100), Duration::from_secs(3600)); // the most
+    /// ```
     pub fn wait(&self, attempts: u32) -> Duration {
         let before = attempts.saturating_sub(1);
         let grown = self.first.saturating_mul(self.factor.saturating_pow(before));

@@ -315,21 +315,71 @@ impl Error {
 
     /// How many tasks [`put_all`](crate::Tube::put_all) had put before it failed: the first ones of
     /// its iterator. Those of the refused group were taken from the iterator and are not put.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::builder().payload_bytes_max(1).in_memory()?.tube("letters")?;
+    /// let payloads = (0..3000).map(|number| vec![0; 1 + number / 2000]); // some are too long
+    /// let refused = tube.put_all(payloads).unwrap_err();
+    /// assert_eq!(refused.tasks_put(), Some(1024)); // the first group
+    /// assert_eq!(tube.len()?, 1024);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tasks_put(&self) -> Option<u64> {
         self.0.put
     }
 
     /// Whether the tube, or the disk, has no room for a put.
+    ///
+    /// ```
+    /// use tubewell::{Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.create_tube("letters", TubeOptions::default().capacity(1))?;
+    /// tube.put(b"to ada")?;
+    /// assert!(tube.put(b"to bob").unwrap_err().is_full());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_full(&self) -> bool {
         matches!(self.0.kind, ErrorKind::Full | ErrorKind::DiskFull)
     }
 
     /// Whether the caller no longer holds the task.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let id = tube.put(b"hello")?;
+    /// let task = tube.take()?;
+    /// tube.bury(id, "called back")?; // meanwhile
+    /// assert!(task.ack().unwrap_err().is_lease_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_lease_lost(&self) -> bool {
         self.0.kind == ErrorKind::LeaseLost
     }
 
     /// Whether the queue or the consumer was closed.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// queue.close()?;
+    /// assert!(tube.put(b"hello").unwrap_err().is_closed());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_closed(&self) -> bool {
         self.0.kind == ErrorKind::Closed
     }
@@ -340,6 +390,19 @@ impl Error {
     }
 
     /// Whether there is no such task or tube: also if the task is in another tube.
+    ///
+    /// ```
+    /// use tubewell::{Queue, TaskId};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (letters, parcels) = (queue.tube("letters")?, queue.tube("parcels")?);
+    /// let id = letters.put(b"hello")?;
+    /// assert!(letters.peek(TaskId::new(7)).unwrap_err().is_not_found());
+    /// assert!(parcels.peek(id).unwrap_err().is_not_found()); // it is in the other one
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_not_found(&self) -> bool {
         matches!(
             self.0.kind,

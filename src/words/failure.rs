@@ -51,6 +51,24 @@ impl Retry {
     }
 
     /// After this wait, in [queue time](crate#time), instead of the back-off.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue, Retry};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let (clock, minute) = (ManualClock::new(), Duration::from_secs(60));
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// tube.take()?.retry_with(Retry::new("no answer").after(minute))?;
+    /// clock.advance(minute - Duration::from_secs(1));
+    /// assert!(tube.try_take()?.is_none());
+    /// clock.advance(Duration::from_secs(1));
+    /// assert!(tube.try_take()?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn after(mut self, wait: Duration) -> Self {
         self.after = Some(wait);
         self

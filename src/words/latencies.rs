@@ -97,6 +97,26 @@ impl Latency {
 
     /// A length of time that this part of all, from 0 to 1, did not exceed: too long by less than
     /// an eighth. `None` without any.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let (clock, millis) = (ManualClock::new(), Duration::from_millis);
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.create_tube("letters", TubeOptions::default().keep_days(1))?;
+    /// for wait in [10, 20, 400] {
+    ///     tube.put(b"hello")?;
+    ///     clock.advance(millis(wait));
+    ///     tube.take()?.ack()?;
+    /// }
+    /// let waits = tube.latencies()?.unwrap().waits;
+    /// assert!((millis(20)..millis(23)).contains(&waits.quantile(0.5).unwrap()));
+    /// assert_eq!(waits.quantile(1.0), Some(millis(400))); // the longest
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn quantile(&self, part: f64) -> Option<Duration> {
         let mut left = rank(self.count, part);
         for (bucket, tasks) in &self.buckets {

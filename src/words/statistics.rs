@@ -108,6 +108,25 @@ impl Distribution {
     }
 
     /// The mean, in whole microseconds; zero without any.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let (clock, secs) = (ManualClock::new(), Duration::from_secs);
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.create_tube("letters", TubeOptions::default().keep_days(1))?;
+    /// for wait in [3, 65] {
+    ///     tube.put(b"hello")?;
+    ///     clock.advance(secs(wait));
+    ///     tube.take()?.ack()?;
+    /// }
+    /// let waits = tube.statistics(tube.days()?[0])?.unwrap().waits;
+    /// assert_eq!((waits.total(), waits.mean()), (secs(68), secs(34)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn mean(&self) -> Duration {
         mean(self.sum, self.count)
     }
@@ -143,6 +162,26 @@ impl Distribution {
     /// in which the last of them stands, so that it is at most one second, minute, hour or day too
     /// long. `None` without any, and [`Duration::MAX`] where it stands in the last bucket, which
     /// has no end.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let (clock, secs) = (ManualClock::new(), Duration::from_secs);
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.create_tube("letters", TubeOptions::default().keep_days(1))?;
+    /// for wait in [3, 65] {
+    ///     tube.put(b"hello")?;
+    ///     clock.advance(secs(wait));
+    ///     tube.take()?.ack()?;
+    /// }
+    /// let waits = tube.statistics(tube.days()?[0])?.unwrap().waits;
+    /// assert_eq!(waits.quantile(0.5), Some(secs(4))); // the end of its second
+    /// assert_eq!(waits.quantile(1.0), Some(secs(120))); // the end of its minute
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn quantile(&self, part: f64) -> Option<Duration> {
         let mut left = rank(self.count, part);
         if left == 0 {

@@ -40,6 +40,21 @@ impl Stop {
     }
 
     /// Ends every wait, now and later. A second call changes nothing.
+    ///
+    /// ```
+    /// use tubewell::{Queue, Stop};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// let stop = Stop::new();
+    /// let other = stop.clone();
+    /// other.stop();
+    /// assert!(stop.is_stopped());
+    /// tube.put(b"hello")?;
+    /// assert!(tube.take_until(&stop)?.is_none()); // it takes nothing more
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn stop(&self) {
         *self.alive.lock() = None;
     }

@@ -86,6 +86,22 @@ impl ManualClock {
     }
 
     /// Lets time pass: all readings advance.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let (clock, minute) = (ManualClock::new(), Duration::from_secs(60));
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.task(b"hello").ttr(minute).put()?;
+    /// let task = tube.take()?;
+    /// clock.advance(minute);
+    /// assert!(task.ack().unwrap_err().is_lease_lost());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn advance(&self, by: Duration) {
         self.turn(|readings| {
             readings.pass(by);
@@ -94,6 +110,18 @@ impl ManualClock {
     }
 
     /// Suspends the machine: only the wall clock and the boot clock advance.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Clock, ManualClock};
+    ///
+    /// let (clock, hour) = (ManualClock::new(), Duration::from_secs(3600));
+    /// let before = clock.read();
+    /// clock.suspend(hour);
+    /// assert_eq!(clock.monotonic(), before.monotonic);
+    /// assert_eq!(clock.boot_time(), before.boot.map(|boot| boot + hour));
+    /// assert_eq!(clock.wall(), before.wall + hour);
+    /// ```
     pub fn suspend(&self, by: Duration) {
         self.turn(|readings| {
             readings.boot = readings.boot.saturating_add(by);
@@ -103,6 +131,18 @@ impl ManualClock {
 
     /// Starts the machine again: the boot clock begins at zero, and `after` has passed on the wall
     /// clock. For a queue that is closed, or whose process has ended.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Clock, ManualClock};
+    ///
+    /// let (clock, hour) = (ManualClock::new(), Duration::from_secs(3600));
+    /// clock.advance(hour);
+    /// let (wall, start) = (clock.wall(), clock.boot_id());
+    /// clock.reboot(hour);
+    /// assert_eq!((clock.wall(), clock.boot_time()), (wall + hour, Some(Duration::ZERO)));
+    /// assert_ne!(clock.boot_id(), start);
+    /// ```
     pub fn reboot(&self, after: Duration) {
         self.turn(|readings| {
             (readings.boot, readings.boot_id) = (Duration::ZERO, next_boot());
@@ -116,6 +156,23 @@ impl ManualClock {
     }
 
     /// Sets the wall clock, forward or back.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Clock, ManualClock, Queue};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let (clock, minute) = (ManualClock::new(), Duration::from_secs(60));
+    /// let queue = Queue::builder().by_hand(true).clock(clock.clone()).in_memory()?;
+    /// let tube = queue.tube("letters")?;
+    /// tube.task(b"hello").delay(minute).put()?;
+    /// clock.set_wall(clock.wall() + minute);
+    /// assert!(tube.try_take()?.is_none()); // a delay is queue time
+    /// clock.advance(minute);
+    /// assert!(tube.try_take()?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn set_wall(&self, wall: SystemTime) {
         self.turn(|readings| readings.wall = wall);
     }
