@@ -56,7 +56,7 @@ impl Consumer {
                 let text = "a session without a name adopts nothing";
                 Err(Error::new(ErrorKind::Unsupported).because(text))
             }
-            Some(_) => Consumer::reopen(&self.identity().hold, name),
+            Some(_) => Consumer::reopen(&self.identity().inner, name),
         });
         let session = adopted.map_err(|error| error.during("adopt"))?;
         Ok(Adopted { session, by: self.clone() })

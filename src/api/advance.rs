@@ -129,7 +129,7 @@ impl TicketHandle {
     /// # Errors
     /// As [`Task::advance_with`].
     pub fn advance_with<U: ?Sized>(&self, next: &Tube<U>, terms: Advance<'_>) -> Result<()> {
-        self.advance_by(next, terms, |op, durability| self.hold.core.run(op, durability))
+        self.advance_by(next, terms, |op, durability| self.inner.core.run(op, durability))
     }
 
     /// The same through `run`, which passes the op to the queue.
@@ -139,34 +139,49 @@ impl TicketHandle {
         terms: Advance<'_>,
         run: impl FnOnce(&Move<'_>, Durability) -> Result<()>,
     ) -> Result<()> {
-        let Advance { delay, priority, result, after } = terms;
-        let (tasks, found);
-        let after = match after.tasks.is_empty() {
-            true => None,
-            false => {
-                found = self.find(&after).map_err(|it| self.named(it, "advance"))?;
-                tasks = after;
-                Some((&tasks, &found))
-            }
-        };
-        let changes = Changes { delay, priority, ..Changes::default() };
-        let which = Which::Held(self.ticket, result);
-        let done = next
-            .receiving((&self.hold, self.number), which, changes)
-            .and_then(|op| run(&Move { after, ..op }, self.durability));
-        done.map_err(|error| self.named(error, "advance"))
+        let core = &self.inner.core;
+        let looks = (|tube| core.catch_up(tube), |ids: &[TaskId]| core.find_all(ids));
+        self.advance_over(next, terms, looks, run)
     }
 
-    /// Where the tasks are that the next step comes after.
-    fn find(&self, after: &After) -> Result<FoundTasks> {
-        after.check()?;
-        let ids: Vec<_> = after.each_once().into_iter().map(|(id, _)| id).collect();
-        if ids.len() > EDGES_OF_OP {
-            let text = format!("a step comes after at most {EDGES_OF_OP} tasks");
-            return Err(Error::new(ErrorKind::Invalid).because(text));
-        }
-        self.hold.core.find_all(&ids)
+    /// The same with the looks that it begins with: at what is due in the next tube, which makes
+    /// room there, and for the tubes of the tasks that it comes after.
+    pub(crate) fn advance_over<U: ?Sized>(
+        &self,
+        next: &Tube<U>,
+        terms: Advance<'_>,
+        (catch_up, find): (
+            impl FnOnce(u32) -> Result<()>,
+            impl FnOnce(&[TaskId]) -> Result<FoundTasks>,
+        ),
+        run: impl FnOnce(&Move<'_>, Durability) -> Result<()>,
+    ) -> Result<()> {
+        let Advance { delay, priority, result, after } = terms;
+        let done = || {
+            next.ensure_of(&self.inner)?;
+            let found = match after.tasks.is_empty() {
+                true => None,
+                false => Some(find(&earlier(&after)?)?),
+            };
+            catch_up(next.number)?;
+            let changes = Changes { delay, priority, ..Changes::default() };
+            let which = Which::Held(self.ticket, result);
+            let op = next.receiving(self.number, which, changes);
+            run(&Move { after: found.as_ref().map(|found| (&after, found)), ..op }, self.durability)
+        };
+        done().map_err(|error| self.named(error, "advance"))
     }
+}
+
+/// The tasks that the next step comes after.
+fn earlier(after: &After) -> Result<Vec<TaskId>> {
+    after.check()?;
+    let ids: Vec<_> = after.each_once().into_iter().map(|(id, _)| id).collect();
+    if ids.len() > EDGES_OF_OP {
+        let text = format!("a step comes after at most {EDGES_OF_OP} tasks");
+        return Err(Error::new(ErrorKind::Invalid).because(text));
+    }
+    Ok(ids)
 }
 
 impl<T: ?Sized> Tube<T> {
@@ -192,8 +207,8 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// Refuses a tube of another queue than this.
-    pub(crate) fn ensure_of(&self, hold: &Arc<QueueInner>) -> Result<()> {
-        if Arc::ptr_eq(hold, &self.hold) {
+    pub(crate) fn ensure_of(&self, inner: &Arc<QueueInner>) -> Result<()> {
+        if Arc::ptr_eq(inner, &self.inner) {
             return Ok(());
         }
         let text = format!("tube {:?} is of another queue", self.name);
@@ -201,17 +216,9 @@ impl<T: ?Sized> Tube<T> {
     }
 
     /// The op that takes over a task from the tube of this number.
-    fn receiving<'a>(
-        &self,
-        (hold, from): (&Arc<QueueInner>, u32),
-        which: Which<'a>,
-        changes: Changes,
-    ) -> Result<Move<'a>> {
-        self.ensure_of(hold)?;
-        // What is due here makes room.
-        self.hold.core.catch_up(self.number)?;
-        let others_wait = self.hold.core.room.has_waiters(self.number);
-        Ok(Move { from, to: self.number, which, changes, others_wait, after: None })
+    fn receiving<'a>(&self, from: u32, which: Which<'a>, changes: Changes) -> Move<'a> {
+        let others_wait = self.inner.core.room.has_waiters(self.number);
+        Move { from, to: self.number, which, changes, others_wait, after: None }
     }
 }
 
@@ -304,10 +311,12 @@ impl<T: ?Sized, U: ?Sized> MoveTask<'_, T, U> {
     /// than a microsecond, and for a delay together with a `run_at`.
     pub fn apply(self) -> Result<()> {
         let Self { tube, to, id, changes, durability } = self;
-        let done = to
-            .receiving((&tube.hold, tube.number), Which::ById(id), changes)
-            .and_then(|op| to.hold.core.run(&op, durability));
-        tube.name_task_errors("move", id, done)
+        let done = || {
+            to.ensure_of(&tube.inner)?;
+            to.inner.core.catch_up(to.number)?;
+            to.inner.core.run(&to.receiving(tube.number, Which::ById(id), changes), durability)
+        };
+        tube.name_task_errors("move", id, done())
     }
 }
 

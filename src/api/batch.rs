@@ -125,7 +125,7 @@ impl<T: ?Sized> Tube<T> {
     /// As [`put`](Tube::put). The groups before it stay: [`Error::tasks_put`] returns how many
     /// tasks they have.
     pub fn put_all<B: Borrow<T>>(&self, payloads: impl IntoIterator<Item = B>) -> Result<u64> {
-        let core = &self.hold.core;
+        let core = &self.inner.core;
         let (mut payloads, mut put, mut last) = (payloads.into_iter(), 0, None);
         let ended = loop {
             let group = group_of::<T, B>(&mut payloads);
@@ -175,8 +175,8 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
     pub fn put(self) -> Result<Vec<TaskId>> {
         let durability = self.durability;
         self.submit(|tube, op| {
-            let applied = StagedPut::new(&tube.hold.core).apply(op);
-            Ok(ids(&tube.hold.core.finish(op, applied, durability)?))
+            let applied = StagedPut::new(&tube.inner.core).apply(op);
+            Ok(ids(&tube.inner.core.finish(op, applied, durability)?))
         })
     }
 }
@@ -220,8 +220,8 @@ impl<T: ?Sized> NewTask<'_, T, TaskList<'_, T>> {
     pub fn put_outcomes(self) -> Result<Vec<Put>> {
         let durability = self.durability;
         self.submit(|tube, op| {
-            let applied = StagedPut::new(&tube.hold.core).apply(op);
-            Ok(tube.hold.core.finish(op, applied, durability)?.into_vec())
+            let applied = StagedPut::new(&tube.inner.core).apply(op);
+            Ok(tube.inner.core.finish(op, applied, durability)?.into_vec())
         })
     }
 }

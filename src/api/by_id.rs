@@ -59,7 +59,7 @@ impl<T: ?Sized> Tube<T> {
         most: u64,
     ) -> Result<Kicked> {
         // What fails again meanwhile is left.
-        let now = self.hold.core.look(|_, now| Ok(now.queue));
+        let now = self.inner.core.look(|_, now| Ok(now.queue));
         let until = self.name_errors(action, now)?;
         let (failed, mut all) = (group.map(|group| (group, until)), Kicked::default());
         let mut from = None;
@@ -296,7 +296,7 @@ impl<T: ?Sized> Tube<T> {
             let ids = ids.get(step).unwrap_or_default();
             let all = Together::in_its_tube(&all);
             let op = by_id::DeleteMany { tube: self.number, ids, all, is_check: false };
-            deleted += self.hold.core.run(&op, self.durability)?;
+            deleted += self.inner.core.run(&op, self.durability)?;
             Ok(())
         });
         self.name_errors("delete", done).map(|()| deleted)
@@ -348,7 +348,7 @@ impl<T: ?Sized> Tube<T> {
 
     pub(crate) fn run_on(&self, action: &'static str, id: TaskId, verb: Verb<'_>) -> Result<bool> {
         let op = Tool { tube: self.number, id, verb };
-        let done = self.hold.core.run(&op, self.durability);
+        let done = self.inner.core.run(&op, self.durability);
         self.name_task_errors(action, id, done)
     }
 
@@ -369,7 +369,7 @@ impl<T: ?Sized> Tube<T> {
         if error.kind() != ErrorKind::TaskNotFound {
             return error;
         }
-        match self.hold.core.name_of_tube_with(id) {
+        match self.inner.core.name_of_tube_with(id) {
             Ok(Some(name)) if *name != *self.name => {
                 Error::new(ErrorKind::WrongTube).because(format!("it is in tube {name:?}"))
             }
@@ -484,7 +484,7 @@ impl<T: ?Sized> UpdateTask<'_, T> {
     pub fn apply(self) -> Result<()> {
         let Self { tube, id, changes, durability } = self;
         let op = update::Update { tube: tube.number, id, changes };
-        let done = tube.hold.core.run(&op, durability);
+        let done = tube.inner.core.run(&op, durability);
         tube.name_task_errors("update", id, done)
     }
 }

@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn only_ones_own_callback_is_replaced() {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
-        let (core, callbacks) = (&queue.hold.core, &queue.hold.callbacks);
+        let (core, callbacks) = (&queue.inner.core, &queue.inner.callbacks);
         let make = || Callback::new(|_| (), Interest::Event);
         let (own, other) = (make(), make());
         assert!(callbacks.set(core, "t", Some(own.clone())).unwrap().is_none());

@@ -79,7 +79,7 @@ impl Queue {
 
     fn change_condition(&self, op: &SetCondition<'_>) -> Result<bool> {
         let opens = op.is_set.then_some(NamedGate::Condition(op.name));
-        self.call("set a condition", |core| core.change_gate(op, opens, self.hold.durability()))
+        self.call("set a condition", |core| core.change_gate(op, opens, self.inner.durability()))
     }
 
     /// Removes a condition: it is as one that was never declared, and so not set. Returns whether
@@ -103,7 +103,7 @@ impl Queue {
     /// As [`set_condition`](Queue::set_condition), but neither `Full` nor `DiskFull`.
     pub fn remove_condition(&self, name: &str) -> Result<bool> {
         let op = RemoveCondition { name };
-        self.call("remove a condition", |core| core.run(&op, self.hold.durability()))
+        self.call("remove a condition", |core| core.run(&op, self.inner.durability()))
     }
 
     /// All conditions that are declared, in the order of their names. A damaged one is left out;

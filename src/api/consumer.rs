@@ -51,7 +51,7 @@ pub struct Consumer(Arc<Session>);
 impl Consumer {
     /// Opens the session or joins it. What is not given stays.
     pub(crate) fn open(
-        hold: &Arc<QueueInner>,
+        inner: &Arc<QueueInner>,
         name: &str,
         about: &ConsumerOptions,
     ) -> Result<Self> {
@@ -62,21 +62,21 @@ impl Consumer {
         let open;
         // Held over the join, so that the drop of an earlier session's last handle cannot end this
         // one.
-        let mut sessions = hold.sessions.lock();
+        let mut sessions = inner.sessions.lock();
         open = Self::among(&sessions, name);
         if let Some(consumer) = &open
             && *about == ConsumerOptions::new()
         {
-            hold.core.health.serves()?;
+            inner.core.health.serves()?;
             return Ok(consumer.clone());
         }
-        let grace = about.grace.or(open.is_none().then_some(hold.core.live.session_grace()));
+        let grace = about.grace.or(open.is_none().then_some(inner.core.live.session_grace()));
         let about = &ConsumerOptions { grace, ..about.clone() };
-        let begun = Self::begin(hold, name, about, false)?;
+        let begun = Self::begin(inner, name, about, false)?;
         if let Some(consumer) = &open {
             return Ok(consumer.clone());
         }
-        let session = Self::new(hold, begun);
+        let session = Self::new(inner, begun);
         sessions.insert(name.to_owned(), Arc::downgrade(&session.0));
         Ok(session)
     }
@@ -85,16 +85,16 @@ impl Consumer {
     ///
     /// # Errors
     /// `WrongState` if its session is open, or if no such consumer is known.
-    pub(crate) fn reopen(hold: &Arc<QueueInner>, name: &str) -> Result<Self> {
+    pub(crate) fn reopen(inner: &Arc<QueueInner>, name: &str) -> Result<Self> {
         reentrancy::ensure_outside()?;
         let open;
-        let mut sessions = hold.sessions.lock();
+        let mut sessions = inner.sessions.lock();
         open = Self::among(&sessions, name);
         if open.is_some() {
             let text = format!("the session of {name:?} is open");
             return Err(Error::new(ErrorKind::WrongState).because(text));
         }
-        let session = Self::new(hold, Self::begin(hold, name, &ConsumerOptions::new(), true)?);
+        let session = Self::new(inner, Self::begin(inner, name, &ConsumerOptions::new(), true)?);
         sessions.insert(name.to_owned(), Arc::downgrade(&session.0));
         Ok(session)
     }
@@ -106,37 +106,37 @@ impl Consumer {
     }
 
     fn begin(
-        hold: &QueueInner,
+        inner: &QueueInner,
         name: &str,
         about: &ConsumerOptions,
         is_known: bool,
     ) -> Result<LeaseOwner> {
         let op = Join { name, about, pid: std::process::id(), is_known };
-        let (number, activity) = hold.core.join(&op, hold.durability())?;
+        let (number, activity) = inner.core.join(&op, inner.durability())?;
         Ok(LeaseOwner::Named { name: name.to_owned(), number, activity })
     }
 
     /// A session without a name and without rows.
-    pub(crate) fn nameless(hold: &Arc<QueueInner>) -> Self {
-        Self::new(hold, LeaseOwner::Nameless(SessionLeases::default()))
+    pub(crate) fn nameless(inner: &Arc<QueueInner>) -> Self {
+        Self::new(inner, LeaseOwner::Nameless(SessionLeases::default()))
     }
 
-    fn new(hold: &Arc<QueueInner>, owner: LeaseOwner) -> Self {
-        let identity = Identity { hold: hold.clone(), owner, closed: AtomicBool::new(false) };
+    fn new(inner: &Arc<QueueInner>, owner: LeaseOwner) -> Self {
+        let identity = Identity { inner: inner.clone(), owner, closed: AtomicBool::new(false) };
         Self(Arc::new(Session(Arc::new(identity))))
     }
 
     /// Ends the session of this name, open or not, and forgets the consumer.
-    pub(crate) fn deregister(hold: &Arc<QueueInner>, name: &str) -> Result<()> {
+    pub(crate) fn deregister(inner: &Arc<QueueInner>, name: &str) -> Result<()> {
         reentrancy::ensure_outside()?;
         let open;
-        let mut sessions = hold.sessions.lock();
+        let mut sessions = inner.sessions.lock();
         open = Self::among(&sessions, name);
         if let Some(consumer) = &open {
             return consumer.identity().end(&mut sessions, Leaving::Deregisters);
         }
-        let number = hold.core.look(|view, _| query::consumer_named(view, name))?;
-        let leave = |number| hold.core.leave((number, Leaving::Deregisters), hold.durability());
+        let number = inner.core.look(|view, _| query::consumer_named(view, name))?;
+        let leave = |number| inner.core.leave((number, Leaving::Deregisters), inner.durability());
         number.map_or(Ok(()), leave)
     }
 
@@ -192,7 +192,7 @@ impl Consumer {
                 Err(Error::new(ErrorKind::Closed).because(text))
             }
             LeaseOwner::Named { number, activity, .. } => {
-                activity.note(self.identity().hold.core.lease_now());
+                activity.note(self.identity().inner.core.lease_now());
                 Ok(*number)
             }
             LeaseOwner::Nameless(_) if self.is_closed() => Err(session_leases::closed()),
@@ -222,13 +222,13 @@ impl Identity {
     /// Ends the session for every clone.
     fn close(&self) -> Result<()> {
         match &self.owner {
-            LeaseOwner::Named { .. } => self.end(&mut self.hold.sessions.lock(), Leaving::Closes),
+            LeaseOwner::Named { .. } => self.end(&mut self.inner.sessions.lock(), Leaving::Closes),
             LeaseOwner::Nameless(leases) => {
-                self.hold.core.health.serves()?;
+                self.inner.core.health.serves()?;
                 self.closed.store(true, Ordering::Release);
                 // A waiting take of this session that looked before is refused now.
-                self.hold.core.takers.recheck_all();
-                sessions::end_nameless(&self.hold.core, leases)
+                self.inner.core.takers.recheck_all();
+                sessions::end_nameless(&self.inner.core, leases)
             }
         }
     }
@@ -241,7 +241,7 @@ impl Identity {
             return Ok(());
         }
         // If the disk refuses it, the caller can close again.
-        let ended = self.hold.core.leave((*number, how), self.hold.durability());
+        let ended = self.inner.core.leave((*number, how), self.inner.durability());
         ended.inspect_err(|_| self.closed.store(false, Ordering::Release))?;
         sessions.remove(name);
         Ok(())
@@ -251,15 +251,17 @@ impl Identity {
     fn leave(&self) -> Result<()> {
         let (name, number) = match &self.owner {
             LeaseOwner::Named { name, number, .. } => (name, *number),
-            LeaseOwner::Nameless(leases) => return sessions::end_nameless(&self.hold.core, leases),
+            LeaseOwner::Nameless(leases) => {
+                return sessions::end_nameless(&self.inner.core, leases);
+            }
         };
-        let mut sessions = self.hold.sessions.lock();
+        let mut sessions = self.inner.sessions.lock();
         let joined_since = sessions.get(name).is_some_and(|next| next.strong_count() > 0);
         if joined_since || self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
         sessions.remove(name);
-        self.hold.core.leave((number, Leaving::InGrace), self.hold.durability())
+        self.inner.core.leave((number, Leaving::InGrace), self.inner.durability())
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::api::consumer::Consumer;
 use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
-use crate::engine::held::{self, HeldPlace};
+use crate::engine::owner_leases::{self, OwnerLeasePlace};
 use crate::engine::query;
 use crate::format::row::ConsumerRow;
 use crate::words::clock::{NEVER, Now};
@@ -45,7 +45,7 @@ impl Queue {
     /// control characters; [`Closed`](ErrorKind::Closed);
     /// [`InTransaction`](ErrorKind::InTransaction).
     pub fn consumer(&self, name: &str) -> Result<Consumer> {
-        self.call("open consumer", |_| Consumer::open(&self.hold, name, &ConsumerOptions::new()))
+        self.call("open consumer", |_| Consumer::open(&self.inner, name, &ConsumerOptions::new()))
     }
 
     /// As [`consumer`](Queue::consumer), with this grace from now on. Zero: no grace;
@@ -100,7 +100,7 @@ impl Queue {
     /// is empty, longer than 255 bytes or has control characters;
     /// [`TooLarge`](ErrorKind::TooLarge) for metadata of more than 4096 bytes.
     pub fn consumer_with(&self, name: &str, about: ConsumerOptions) -> Result<Consumer> {
-        self.call("open consumer", |_| Consumer::open(&self.hold, name, &about))
+        self.call("open consumer", |_| Consumer::open(&self.inner, name, &about))
     }
 
     /// Begins a session without a name, for example one for each connection of a server. It writes
@@ -124,7 +124,7 @@ impl Queue {
     /// # }
     /// ```
     pub fn session(&self) -> Consumer {
-        Consumer::nameless(&self.hold)
+        Consumer::nameless(&self.inner)
     }
 
     /// The named consumers, the last one to be active first: those whose sessions are open, those
@@ -154,7 +154,7 @@ impl Queue {
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
     /// [`Damaged`](ErrorKind::Damaged) if a consumer's row is damaged.
     pub fn consumers(&self) -> Result<Vec<ConsumerInfo>> {
-        let active = self.hold.core.activities.all();
+        let active = self.inner.core.activities.all();
         let found = self.call("list consumers", |core| {
             let rows = core.consumers()?;
             Ok((rows, core.look(|_, now| Ok(now))?))
@@ -162,7 +162,7 @@ impl Queue {
         let (rows, now) = found?;
         let mut held: HashMap<u32, (u64, u64)> = HashMap::new();
         if !rows.is_empty() {
-            let mut pages = HeldPages::new(&self.hold, None);
+            let mut pages = LeasePages::new(&self.inner, None);
             let named = |error: Error| error.during("list consumers");
             while let Some((consumer, lease)) = pages.next().map_err(named)? {
                 let (taken, stalled) = held.entry(consumer).or_default();
@@ -211,7 +211,7 @@ impl Queue {
         let number = self.call("list taken tasks", |core| {
             core.look(|view, _| query::consumer_named(view, name))
         })?;
-        Ok(TakenBy(number.map(|number| HeldPages::new(&self.hold, Some(number)))))
+        Ok(TakenBy(number.map(|number| LeasePages::new(&self.inner, Some(number)))))
     }
 
     /// Ends the sessions of these consumers as [`Consumer::close`] does, also of those that are not
@@ -241,7 +241,7 @@ impl Queue {
     /// [`Io`](ErrorKind::Io). Those before the one that failed are gone.
     pub fn deregister<N: AsRef<str>>(&self, names: &[N]) -> Result<()> {
         self.call("deregister", |_| {
-            names.iter().try_for_each(|name| Consumer::deregister(&self.hold, name.as_ref()))
+            names.iter().try_for_each(|name| Consumer::deregister(&self.inner, name.as_ref()))
         })
     }
 }
@@ -273,7 +273,7 @@ fn info(
 
 /// The tasks that a consumer holds, from [`Queue::taken_by`].
 #[must_use = "nothing is read before `next`"]
-pub struct TakenBy(Option<HeldPages>);
+pub struct TakenBy(Option<LeasePages>);
 
 impl Iterator for TakenBy {
     type Item = Result<TakenInfo>;
@@ -291,26 +291,26 @@ impl Iterator for TakenBy {
 debug!([] TakenBy, "TakenBy", this, "is_over": &this.0.is_none());
 
 /// A walk over leases of named consumers, page by page.
-struct HeldPages {
-    hold: Arc<QueueInner>,
+struct LeasePages {
+    inner: Arc<QueueInner>,
     of: Option<u32>,
     page: VecDeque<(u32, TakenInfo)>,
-    from: Option<HeldPlace>,
+    from: Option<OwnerLeasePlace>,
 }
 
-impl HeldPages {
-    fn new(hold: &Arc<QueueInner>, of: Option<u32>) -> Self {
-        let from = Some(HeldPlace::default());
-        Self { hold: hold.clone(), of, page: VecDeque::new(), from }
+impl LeasePages {
+    fn new(inner: &Arc<QueueInner>, of: Option<u32>) -> Self {
+        let from = Some(OwnerLeasePlace::default());
+        Self { inner: inner.clone(), of, page: VecDeque::new(), from }
     }
 
     fn next(&mut self) -> Result<Option<(u32, TakenInfo)>> {
         while self.page.is_empty()
             && let Some(from) = self.from
         {
-            let core = &self.hold.core;
+            let core = &self.inner.core;
             core.state.pass_on();
-            let page = core.look(|view, now| held::page(view, now, self.of, from))?;
+            let page = core.look(|view, now| owner_leases::page(view, now, self.of, from))?;
             self.page.extend(page.leases);
             self.from = page.next;
         }

@@ -70,22 +70,22 @@ impl<T: ?Sized> Tube<T> {
     /// of the other tube has none; [`Invalid`](ErrorKind::Invalid) for a tube of another queue; as
     /// [`Tube::put`] into the other tube.
     pub fn copy_to<U: ?Sized>(&self, id: TaskId, to: &Tube<U>) -> Result<TaskId> {
-        let found = to.ensure_of(&self.hold).and_then(|()| {
-            self.hold.core.with_payload(self.number, |view, tube, now| {
+        let found = to.ensure_of(&self.inner).and_then(|()| {
+            self.inner.core.with_payload(self.number, |view, tube, now| {
                 Original::of(view, tube, id, now).map(Some)
             })
         });
         let found = found.and_then(|it| it.ok_or_else(|| Error::new(ErrorKind::TaskNotFound)));
         let (original, payload) = self.name_task_errors("copy", id, found)?;
         let kind =
-            self.hold.core.look(|view, _| Ok(query::tube(view, to.number)?.row.options.kind));
+            self.inner.core.look(|view, _| Ok(query::tube(view, to.number)?.row.options.kind));
         let switches = to.name_errors("copy", kind)?.switches();
         let row = self.name_task_errors("copy", id, original.row(&payload, switches))?;
         let mut copy = NewTask::of(to, Copied(row));
         copy.extras = original.extras(switches);
         copy.submit(|to, op| {
-            let applied = StagedPut::new(&to.hold.core).apply(op);
-            one(&to.hold.core.finish(op, applied, to.durability)?)
+            let applied = StagedPut::new(&to.inner.core).apply(op);
+            one(&to.inner.core.finish(op, applied, to.durability)?)
         })
         .map(|put| put.id)
     }

@@ -45,7 +45,7 @@ impl<T: ?Sized> Tube<T> {
         self.name_task_errors("depend", id, on.check())?;
         let tasks = on.each_once();
         let ids: Vec<_> = tasks.iter().map(|(earlier, _)| *earlier).collect();
-        let core = &self.hold.core;
+        let core = &self.inner.core;
         let found = self.name_task_errors("depend", id, core.find_all(&ids))?;
         let mut steps = tasks.chunks(EDGES_OF_OP);
         let mut step = Some(steps.next().unwrap_or_default());
@@ -113,7 +113,7 @@ impl<T: ?Sized> Tube<T> {
     ) -> Result<()> {
         for (at, tasks) in steps.enumerate() {
             let op = Undepend { tube: self.number, id, tasks };
-            match self.hold.core.run(&op, self.durability) {
+            match self.inner.core.run(&op, self.durability) {
                 Err(error) if at > 0 && error.kind() == ErrorKind::WrongState => break,
                 waits => {
                     if !self.name_task_errors("undepend", id, waits)? {
@@ -220,7 +220,7 @@ impl Queue {
     /// done.
     pub fn cancel_tree(&self, id: TaskId) -> Result<u64> {
         self.call("cancel", |core| match core.tube_with(id)? {
-            Some(_) => core.cancel_tree(id, self.hold.durability()),
+            Some(_) => core.cancel_tree(id, self.inner.durability()),
             None => Err(Error::new(ErrorKind::TaskNotFound).on_task(id)),
         })
     }
@@ -254,6 +254,6 @@ impl Queue {
     /// [`InTransaction`](ErrorKind::InTransaction); [`Unknown`](ErrorKind::Unknown) if the sync
     /// failed. After an error the steps before it stay done.
     pub fn delete_many(&self, ids: &[TaskId]) -> Result<u64> {
-        self.call("delete", |core| core.delete_all(ids, self.hold.durability()))
+        self.call("delete", |core| core.delete_all(ids, self.inner.durability()))
     }
 }

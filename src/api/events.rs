@@ -47,7 +47,7 @@ use std::time::Duration;
 /// # }
 /// ```
 pub struct Events {
-    hold: Arc<QueueInner>,
+    inner: Arc<QueueInner>,
     subscriber: Arc<Subscriber>,
 }
 
@@ -81,16 +81,16 @@ impl Queue {
     pub fn events_with(&self, options: EventOptions) -> Events {
         let interest = if options.payloads { Interest::Payload } else { Interest::Event };
         // An op that is running may have skipped what its first steps say besides.
-        let _between = self.hold.core.quiesce();
-        let subscriber = self.hold.core.hub.subscribe(options, Arc::new(interest));
-        Events { hold: self.hold.clone(), subscriber }
+        let _between = self.inner.core.quiesce();
+        let subscriber = self.inner.core.hub.subscribe(options, Arc::new(interest));
+        Events { inner: self.inner.clone(), subscriber }
     }
 
     /// How many events were dropped before a callback was called for them, because the callbacks of
     /// this queue were too slow: those of [`on_event`](Queue::on_event) and of
     /// [`on_task_change`](crate::Tube::on_task_change) together.
     pub fn callbacks_dropped(&self) -> u64 {
-        self.hold.callbacks.dropped()
+        self.inner.callbacks.dropped()
     }
 }
 
@@ -180,7 +180,7 @@ impl Events {
     /// # Errors
     /// [`Unknown`](crate::ErrorKind::Unknown) if the sync failed.
     pub fn synced(&self, event: &Event) -> Result<()> {
-        self.hold.core.wait(Mark(event.mark)).map_err(|error| error.during("sync"))
+        self.inner.core.wait(Mark(event.mark)).map_err(|error| error.during("sync"))
     }
 }
 
@@ -194,7 +194,7 @@ impl Iterator for Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        self.hold.core.hub.unsubscribe(&self.subscriber);
+        self.inner.core.hub.unsubscribe(&self.subscriber);
     }
 }
 

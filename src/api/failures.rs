@@ -92,7 +92,7 @@ impl Queue {
     /// As [`failure_groups`](Queue::failure_groups); [`Unknown`](ErrorKind::Unknown) if the sync
     /// failed. After an error the steps before it stay done.
     pub fn unfail(&self, group: &str, most: u64) -> Result<Kicked> {
-        let durability = self.hold.durability();
+        let durability = self.inner.durability();
         self.call("unfail", |core| core.unfail(group, most, durability))
     }
 
@@ -119,9 +119,9 @@ impl Queue {
     /// # Errors
     /// As [`Tube::unfail_into`].
     pub fn unfail_into<U: ?Sized>(&self, group: &str, most: u64, to: &Tube<U>) -> Result<Unfailed> {
-        let durability = self.hold.durability();
+        let durability = self.inner.durability();
         self.call("unfail", |core| {
-            to.ensure_of(&self.hold)?;
+            to.ensure_of(&self.inner)?;
             core.unfail_into((None, group), most, to.number, durability)
         })
     }
@@ -173,7 +173,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`info`](Tube::info).
     pub fn failure_groups(&self) -> Result<Vec<FailureGroup>> {
-        self.name_errors("list failure groups", self.hold.core.failure_groups(self.number))
+        self.name_errors("list failure groups", self.inner.core.failure_groups(self.number))
     }
 
     /// Its buried tasks of a failure group, the last one buried first, read page by page: a task
@@ -255,9 +255,9 @@ impl<T: ?Sized> Tube<T> {
     /// [`InTransaction`](ErrorKind::InTransaction); [`Unknown`](ErrorKind::Unknown) if the sync
     /// failed. After an error the steps before it stay done.
     pub fn unfail_into<U: ?Sized>(&self, group: &str, most: u64, to: &Tube<U>) -> Result<Unfailed> {
-        let (core, from) = (&self.hold.core, (Some(self.number), group));
+        let (core, from) = (&self.inner.core, (Some(self.number), group));
         let done = to
-            .ensure_of(&self.hold)
+            .ensure_of(&self.inner)
             .and_then(|()| core.unfail_into(from, most, to.number, self.durability));
         self.name_errors("unfail", done)
     }

@@ -49,7 +49,7 @@ impl<T: ?Sized> Tube<T> {
     /// another tube; [`Damaged`](ErrorKind::Damaged) if the task's row is damaged; as
     /// [`info`](Tube::info).
     pub fn history(&self, id: TaskId) -> Result<History> {
-        let core = &self.hold.core;
+        let core = &self.inner.core;
         let read = core.catch_up(self.number).and_then(|()| {
             core.look_at(|state, now| {
                 let tube = state.tube(self.number)?;
@@ -83,7 +83,7 @@ impl<T: ?Sized> Tube<T> {
     /// bytes as they may; as [`history`](Tube::history).
     pub fn log(&self, id: TaskId, text: &str) -> Result<()> {
         let op = Log { tube: self.number, which: Logged::ById(id), text };
-        let logged = self.hold.core.run(&op, Durability::Relaxed);
+        let logged = self.inner.core.run(&op, Durability::Relaxed);
         self.name_task_errors("log", id, logged)
     }
 }
@@ -119,7 +119,7 @@ impl TicketHandle {
     /// As [`Lease::log`](crate::Lease::log).
     pub fn log(&self, text: &str) -> Result<()> {
         let op = Log { tube: self.number, which: Logged::Held(self.ticket), text };
-        let logged = self.hold.core.run(&op, Durability::Relaxed);
+        let logged = self.inner.core.run(&op, Durability::Relaxed);
         logged.map_err(|error| self.named(error, "log"))
     }
 }

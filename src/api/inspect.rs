@@ -168,9 +168,9 @@ pub enum WaitsFor {
 }
 
 /// The counts of one tube, after all that is due in it was handled.
-pub(crate) fn stats(hold: &QueueInner, number: u32) -> Result<TubeStats> {
-    hold.core.catch_up(number)?;
-    hold.core.look_at(|state, now| {
+pub(crate) fn stats(inner: &QueueInner, number: u32) -> Result<TubeStats> {
+    inner.core.catch_up(number)?;
+    inner.core.look_at(|state, now| {
         let tube = query::tube(&state.store, number)?;
         Ok(counted(state, &tube, now))
     })
@@ -349,7 +349,7 @@ impl Queue {
     /// # Errors
     /// As [`stats`](Queue::stats).
     pub fn waiters(&self) -> Result<Vec<WaiterInfo>> {
-        let core = &self.hold.core;
+        let core = &self.inner.core;
         let kinds = [
             (&*core.takers, WaitsFor::Task),
             (&core.ready_waiters, WaitsFor::Ready),
@@ -440,7 +440,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`TubeNotFound`](ErrorKind::TubeNotFound) if it was dropped;
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn info(&self) -> Result<TubeInfo> {
-        let (core, number) = (&self.hold.core, self.number);
+        let (core, number) = (&self.inner.core, self.number);
         let look = |state: &Engine, now: Now| {
             let tube = query::tube(&state.store, number)?;
             Ok(shown(core, state, &tube, now))
@@ -468,7 +468,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`info`](Tube::info).
     pub fn stats(&self) -> Result<TubeStats> {
-        self.name_errors("stats", stats(&self.hold, self.number))
+        self.name_errors("stats", stats(&self.inner, self.number))
     }
 
     /// How many tasks it has, in every state but Done, without those in the [trash](Tube::trash).
@@ -486,7 +486,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`info`](Tube::info).
     pub fn len(&self) -> Result<u64> {
-        self.name_errors("len", stats(&self.hold, self.number).map(|stats| stats.total))
+        self.name_errors("len", stats(&self.inner, self.number).map(|stats| stats.total))
     }
 
     /// Whether it has no task, in any state but Done, but perhaps some in the [trash](Tube::trash).

@@ -46,11 +46,11 @@ pub(crate) fn register(
 ) -> Result<LostCallback> {
     let muted = Muted { all: AtomicBool::new(false), puts: AtomicBool::new(false) };
     let (is_over, muted) = (AtomicBool::new(false), Arc::new(muted));
-    let hears = muted.clone();
+    let of_callback = muted.clone();
     // Where the task is, by the events so far.
     let tube = Arc::new(Mutex::new(held.name.clone()));
     let now_in = tube.clone();
-    let tell = move |event: &Event| {
+    let on_event = move |event: &Event| {
         if event.cause == Cause::Merge {
             // The lease goes on in the other tube.
             if let Some(to) = event.to_tube() {
@@ -69,22 +69,22 @@ pub(crate) fn register(
             is_over.load(Ordering::Acquire)
         };
         let is_put = matches!(event.cause, Cause::Put | Cause::Move);
-        let is_muted =
-            hears.all.load(Ordering::Acquire) || is_put && hears.puts.load(Ordering::Acquire);
+        let is_muted = of_callback.all.load(Ordering::Acquire)
+            || is_put && of_callback.puts.load(Ordering::Acquire);
         if !was_over && !is_muted {
             f(event);
         }
     };
-    let (core, callbacks) = (&held.hold.core, &held.hold.callbacks);
+    let (core, callbacks) = (&held.inner.core, &held.inner.callbacks);
     // Of any tube: its own may be merged into another one.
     let filter = EventFilter::new().of_lease(held.id());
-    let callback = Callback::new(tell, Interest::Event);
+    let callback = Callback::new(on_event, Interest::Event);
     let guard = CallbackGuard::new(core, callbacks, filter, callback);
     let registered = guard.and_then(|guard| {
         held.left()?;
         // It may have gone elsewhere before. Where it goes from now on, events say.
         let present =
-            held.hold.core.look_at(|state, now| Ok(held.tube_in(state, now)?.row.name.clone()))?;
+            held.inner.core.look_at(|state, now| Ok(held.tube_in(state, now)?.row.name.clone()))?;
         let mut tube = now_in.lock();
         if *tube == held.name {
             *tube = present.into();

@@ -63,7 +63,7 @@ impl Queue {
             found.map_err(|error| error.in_tube(name))
         };
         let merged = number(from)
-            .and_then(|from| self.hold.core.merge(from, number(into)?, self.hold.durability()));
+            .and_then(|from| self.inner.core.merge(from, number(into)?, self.inner.durability()));
         merged.map_err(|error| error.during("merge").in_tube(from))
     }
 }

@@ -59,6 +59,7 @@ pub(crate) mod trash;
 pub(crate) mod events;
 pub(crate) mod subscription;
 pub(crate) mod transact;
+pub(crate) mod advance_in;
 pub(crate) mod with_payload;
 mod verdict_methods;
 pub(crate) mod verdicts;

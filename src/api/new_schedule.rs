@@ -44,7 +44,7 @@ use std::time::Duration;
 /// ```
 #[must_use = "nothing is made before `make`"]
 pub struct NewSchedule<'a, T: ?Sized = [u8]> {
-    pub(super) hold: Arc<QueueInner>,
+    pub(super) inner: Arc<QueueInner>,
     pub(super) name: &'a str,
     pub(super) terms: ScheduleTerms,
     pub(super) tube: Option<&'a Tube<T>>,
@@ -95,9 +95,9 @@ setters! {
 
 impl<'a> NewSchedule<'a> {
     /// That says nothing yet.
-    pub(super) fn new(hold: Arc<QueueInner>, name: &'a str) -> Self {
+    pub(super) fn new(inner: Arc<QueueInner>, name: &'a str) -> Self {
         let (terms, gates) = (ScheduleTerms::default(), Default::default());
-        NewSchedule { hold, name, terms, tube: None, payload: None, gates }
+        NewSchedule { inner, name, terms, tube: None, payload: None, gates }
     }
 }
 
@@ -158,8 +158,8 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
     /// The children go into this tube. Its type is that of the payload, which is to be given after
     /// it.
     pub fn to<U: ?Sized>(self, tube: &'a Tube<U>) -> NewSchedule<'a, U> {
-        let Self { hold, name, terms, gates, .. } = self;
-        NewSchedule { hold, name, terms, tube: Some(tube), payload: None, gates }
+        let Self { inner, name, terms, gates, .. } = self;
+        NewSchedule { inner, name, terms, tube: Some(tube), payload: None, gates }
     }
 
     /// The group of the children.
@@ -242,12 +242,12 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
 
     /// What it says, with the payload encoded.
     pub(super) fn into_terms(self) -> Result<ScheduleTerms> {
-        let Self { hold, name, mut terms, tube, payload, gates } = self;
+        let Self { inner, name, mut terms, tube, payload, gates } = self;
         check_name(name)?;
         terms.child.group.as_deref().map_or(Ok(""), |group| label("group name", group))?;
         terms.child.gates = line_of(gates.each_ref().map(Vec::as_slice))?;
         if let Some(tube) = tube {
-            if !Arc::ptr_eq(&hold, &tube.hold) {
+            if !Arc::ptr_eq(&inner, &tube.inner) {
                 let text = "its tube is of another queue";
                 return Err(Error::new(ErrorKind::Invalid).because(text));
             }

@@ -12,7 +12,7 @@ use crate::words::task::TaskSummary;
 /// Tasks that have ended, the last one first, from [`Tube::failed`], [`Queue::failed`],
 /// [`Tube::buried`], [`Tube::finished`], [`Queue::finished`] and [`Tube::trashed`].
 pub struct NewestFirst {
-    hold: Arc<QueueInner>,
+    inner: Arc<QueueInner>,
     tube: Option<Arc<str>>,
     listing: EndedWalk,
 }
@@ -20,12 +20,12 @@ pub struct NewestFirst {
 impl NewestFirst {
     pub(crate) fn of_queue(queue: &Queue, which: EndIndex) -> Self {
         let listing = EndedWalk::new(None, which);
-        Self { hold: queue.hold.clone(), tube: None, listing }
+        Self { inner: queue.inner.clone(), tube: None, listing }
     }
 
     pub(crate) fn of_tube<T: ?Sized>(tube: &Tube<T>, which: EndIndex) -> Self {
         let listing = EndedWalk::new(Some(tube.number), which);
-        Self { hold: tube.hold.clone(), tube: Some(tube.name.clone()), listing }
+        Self { inner: tube.inner.clone(), tube: Some(tube.name.clone()), listing }
     }
 }
 
@@ -33,7 +33,7 @@ impl Iterator for NewestFirst {
     type Item = Result<TaskSummary>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = self.listing.next(&self.hold.core).map_err(|error| error.during("list"));
+        let found = self.listing.next(&self.inner.core).map_err(|error| error.during("list"));
         let found = found.map_err(|error| match &self.tube {
             Some(tube) => error.in_tube(tube),
             None => error,

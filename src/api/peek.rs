@@ -32,7 +32,7 @@ impl<T: ?Sized> Tube<T> {
     /// another tube; as [`info`](Tube::info).
     pub fn peek(&self, id: TaskId) -> Result<TaskInfo> {
         let found = self
-            .hold
+            .inner
             .core
             .peek(self.number, |view, tube, now| description::info(view, tube, id, now).map(Some));
         let missing = || Error::new(ErrorKind::TaskNotFound);
@@ -61,7 +61,7 @@ impl<T: ?Sized> Tube<T> {
     /// As [`info`](Tube::info).
     pub fn peek_next(&self, state: State) -> Result<Option<TaskInfo>> {
         let info = self
-            .hold
+            .inner
             .core
             .peek(self.number, |view, tube, now| description::next(view, tube, state, now));
         self.name_errors("peek", info)
@@ -101,9 +101,9 @@ impl<T: ?Sized> Tube<T> {
         let most = most.min(BATCH_TASKS_MAX);
         let (mut listing, mut tasks) = (Listing::of_takeable(self.number, most), Vec::new());
         while tasks.len() < most {
-            match self.name_errors("peek", listing.next_info(&self.hold.core))? {
+            match self.name_errors("peek", listing.next_info(&self.inner.core))? {
                 Some(task) => {
-                    let is_stopped = self.hold.core.is_stopped(&task);
+                    let is_stopped = self.inner.core.is_stopped(&task);
                     if !self.name_errors("peek", is_stopped)? {
                         tasks.push(task);
                     }
@@ -169,14 +169,14 @@ impl<T: ?Sized> Tube<T> {
     /// # }
     /// ```
     pub fn summaries(&self, state: State) -> Summaries {
-        let (hold, name) = (self.hold.clone(), self.name.clone());
-        Summaries { hold, name, listing: Listing::new(self.number, state) }
+        let (inner, name) = (self.inner.clone(), self.name.clone());
+        Summaries { inner, name, listing: Listing::new(self.number, state) }
     }
 }
 
 /// The tasks of one state without their payloads, from [`Tube::summaries`].
 pub struct Summaries {
-    hold: Arc<QueueInner>,
+    inner: Arc<QueueInner>,
     name: Arc<str>,
     listing: Listing,
 }
@@ -194,7 +194,7 @@ impl Iterator for Summaries {
     type Item = Result<TaskSummary>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = self.listing.next_summary(&self.hold.core);
+        let found = self.listing.next_summary(&self.inner.core);
         self.item(found)
     }
 }
@@ -203,7 +203,7 @@ impl Iterator for Tasks {
     type Item = Result<TaskInfo>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = self.0.listing.next_info(&self.0.hold.core);
+        let found = self.0.listing.next_info(&self.0.inner.core);
         self.0.item(found)
     }
 }

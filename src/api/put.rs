@@ -123,7 +123,7 @@ impl<T: ?Sized> Tube<T> {
     #[inline(always)]
     pub(super) fn place<'a>(&self, row: &mut NewRow<'a>, place: &'a mut Option<Place>) {
         if let Some(name) = &self.placement
-            && let Some(placement) = self.hold.placements.get(&**name)
+            && let Some(placement) = self.inner.placements.get(&**name)
         {
             let found = placement.place(&PutView::of(row));
             row.placed = Some(place.insert(found).placed());
@@ -291,7 +291,7 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     where
         P: Payloads<T>,
     {
-        let core = &self.tube.hold.core;
+        let core = &self.tube.inner.core;
         self.submit_after(|ids| core.find_all(ids), carry_out)
     }
 
@@ -317,9 +317,9 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
                 tasks,
                 is_batch: P::IS_BATCH,
                 staged: &[],
-                payload_bytes_max: tube.hold.core.live.payload_bytes_max.load(Ordering::Relaxed),
-                durable_bytes_max: tube.hold.core.live.durable_bytes_max.load(Ordering::Relaxed),
-                others_wait: tube.hold.core.room.has_waiters(tube.number),
+                payload_bytes_max: tube.inner.core.live.payload_bytes_max.load(Ordering::Relaxed),
+                durable_bytes_max: tube.inner.core.live.durable_bytes_max.load(Ordering::Relaxed),
+                others_wait: tube.inner.core.room.has_waiters(tube.number),
                 earlier,
             };
             carry_out(tube, &op)
@@ -383,7 +383,7 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
         let holding = self.holding;
         let put = || {
             self.submit(|tube, op| {
-                one(&tube.hold.core.finish(op, apply(tube, op, room), durability)?)
+                one(&tube.inner.core.finish(op, apply(tube, op, room), durability)?)
             })
         };
         match holding {
@@ -398,12 +398,12 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// # Errors
     /// As [`put`](NewTask::put).
     pub fn put_receipt(self) -> Result<Receipt> {
-        let (durability, room, hold) = (self.durability, self.room, &self.tube.hold);
+        let (durability, room, inner) = (self.durability, self.room, &self.tube.inner);
         let mut written = Mark::default();
         let holding = self.holding;
         let put = || {
             self.submit(|tube, op| {
-                let core = &tube.hold.core;
+                let core = &tube.inner.core;
                 let applied = apply(tube, op, room);
                 let (done, mark) = applied.or_else(|error| core.refused(error, durability))?;
                 written = mark;
@@ -414,7 +414,7 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
             None => put(),
             Some(lease) => quietly(lease, put),
         }?;
-        Ok(Receipt { hold: hold.clone(), put, mark: written })
+        Ok(Receipt { inner: inner.clone(), put, mark: written })
     }
 }
 
@@ -479,7 +479,7 @@ fn quietly(lease: &Lease, put: impl FnOnce() -> Result<Put>) -> Result<Put> {
 /// Runs the put. If it finds no room it may wait.
 #[inline]
 fn apply<T: ?Sized>(tube: &Tube<T>, op: &PutTasks<'_>, room: Wait<'_>) -> Result<(PutsDone, Mark)> {
-    let mut put = StagedPut::new(&tube.hold.core);
+    let mut put = StagedPut::new(&tube.inner.core);
     match put.apply(op) {
         Err(error) if error.kind() == ErrorKind::Full => put.wait_for_room(op, room, error),
         done => done,

@@ -40,7 +40,7 @@ use std::collections::BTreeMap;
 /// ```
 #[derive(Clone)]
 pub struct Queue {
-    pub(crate) hold: Arc<QueueInner>,
+    pub(crate) inner: Arc<QueueInner>,
 }
 
 impl Queue {
@@ -49,7 +49,7 @@ impl Queue {
         placements: BTreeMap<String, Arc<dyn Placement>>,
     ) -> Self {
         let (callbacks, sessions) = (Arc::default(), Mutex::default());
-        Self { hold: Arc::new(QueueInner { core, placements, callbacks, sessions }) }
+        Self { inner: Arc::new(QueueInner { core, placements, callbacks, sessions }) }
     }
 
     /// Makes a call that concerns the whole queue, and adds its name to an error.
@@ -58,7 +58,7 @@ impl Queue {
         action: &'static str,
         call: impl FnOnce(&Shared) -> Result<R>,
     ) -> Result<R> {
-        call(&self.hold.core).map_err(|error| error.during(action))
+        call(&self.inner.core).map_err(|error| error.during(action))
     }
 
     /// Opens the tube of this name, of any kind, or makes it with the general kind.
@@ -150,7 +150,7 @@ impl Queue {
         options: TubeOptions,
         on_change: impl Fn(&Event) + Send + Sync + 'static,
     ) -> Result<Tube> {
-        let (core, callbacks) = (&self.hold.core, &self.hold.callbacks);
+        let (core, callbacks) = (&self.inner.core, &self.inner.callbacks);
         let callback = Callback::new(on_change, Interest::Event);
         let failed = |error: Error| error.during("create tube").in_tube(name);
         if self.find_tube(name)?.is_some() {
@@ -169,8 +169,8 @@ impl Queue {
 
     fn create(&self, name: &str, options: &TubeOptions, exists: tubes::Exists) -> Result<Tube> {
         let op = tubes::Create { name, options, exists };
-        let tube = self.hold.core.run(&op, self.hold.durability())?;
-        Ok(Tube::over(&self.hold, tube))
+        let tube = self.inner.core.run(&op, self.inner.durability())?;
+        Ok(Tube::over(&self.inner, tube))
     }
 
     /// The tube of this name, if there is one. Never makes one.
@@ -196,10 +196,10 @@ impl Queue {
 
     fn look_up(&self, name: &str) -> Result<Option<Tube>> {
         label("tube name", name)?;
-        let found = self.hold.core.look(|view, _| {
+        let found = self.inner.core.look(|view, _| {
             query::tube_named(view, name)?.map(|number| query::tube(view, number)).transpose()
         })?;
-        Ok(found.map(|tube| Tube::over(&self.hold, tube)))
+        Ok(found.map(|tube| Tube::over(&self.inner, tube)))
     }
 
     /// All that the queue knows of a task, whatever its tube: [`TaskSummary::tube`] names it. Looks
@@ -367,12 +367,12 @@ impl Queue {
     fn remove(&self, name: &str, used: tubes::Used) -> Result<()> {
         let removed = (|| {
             let tube = self.look_up(name)?.ok_or_else(|| Error::new(ErrorKind::TubeNotFound))?;
-            let core = &self.hold.core;
+            let core = &self.inner.core;
             let awaited = core.takers.count_named(tube.number) > 0;
             let op = tubes::Drop { tube: tube.number, awaited, used };
-            let callbacks = &self.hold.callbacks;
+            let callbacks = &self.inner.callbacks;
             let callback = callbacks.of(name);
-            core.run(&op, self.hold.durability())?;
+            core.run(&op, self.inner.durability())?;
             // A new tube of this name may have one by now.
             callbacks.replace(core, name, callback.as_ref(), None)
         })();
@@ -432,13 +432,13 @@ impl Queue {
     /// then, and nothing that was written is lost. [`InTransaction`](ErrorKind::InTransaction).
     pub fn close(&self) -> Result<()> {
         let closed = self.call("close", |core| core.close());
-        self.hold.callbacks.clear();
+        self.inner.callbacks.clear();
         closed
     }
 
     /// Whether it was closed.
     pub fn is_closed(&self) -> bool {
-        self.hold.core.health.is_closing()
+        self.inner.core.health.is_closing()
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Session(pub(crate) Arc<Identity>);
 
 /// What a session is known by. It outlives the session for as long as its end takes.
 pub(crate) struct Identity {
-    pub(crate) hold: Arc<QueueInner>,
+    pub(crate) inner: Arc<QueueInner>,
     pub(crate) owner: LeaseOwner,
     pub(crate) closed: AtomicBool,
 }

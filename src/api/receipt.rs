@@ -30,7 +30,7 @@ use crate::words::verb::{Put, PutOutcome};
 /// ```
 #[must_use = "the put is not known to be synced before `wait`"]
 pub struct Receipt {
-    pub(crate) hold: Arc<QueueInner>,
+    pub(crate) inner: Arc<QueueInner>,
     pub(crate) put: Put,
     pub(crate) mark: Mark,
 }
@@ -48,7 +48,7 @@ impl Receipt {
 
     /// Whether the put is synced, as far as is known by now.
     pub fn is_synced(&self) -> bool {
-        self.hold.core.gate.is_synced(self.mark)
+        self.inner.core.group_commit.is_synced(self.mark)
     }
 
     /// Waits until the put is synced.
@@ -57,7 +57,7 @@ impl Receipt {
     /// [`Unknown`](ErrorKind::Unknown), naming the task, if the sync failed.
     pub fn wait(self) -> Result<TaskId> {
         let id = self.put.id;
-        let waited = self.hold.core.wait(self.mark);
+        let waited = self.inner.core.wait(self.mark);
         waited.map_err(|error| error.during("put").on_task(id).with_tasks(vec![id]))?;
         Ok(id)
     }

@@ -237,7 +237,7 @@ impl TicketHandle {
         action: &'static str,
     ) -> Result<()> {
         let op = ReportHeld { tube: self.number, ticket: self.ticket, report };
-        self.hold.core.run(&op, durability).map_err(|error| self.named(error, action))
+        self.inner.core.run(&op, durability).map_err(|error| self.named(error, action))
     }
 
     /// As [`Task::last_checkpoint`].
@@ -245,7 +245,7 @@ impl TicketHandle {
     /// # Errors
     /// As [`Task::last_checkpoint`].
     pub fn last_checkpoint(&self) -> Result<Option<Vec<u8>>> {
-        let read = self.hold.core.look_at(|state, now| {
+        let read = self.inner.core.look_at(|state, now| {
             let tube = self.tube_in(state, now)?;
             settle::held(&state.store, &tube, self.ticket)?;
             reports::checkpoint(&state.store, &tube, self.ticket.id)
@@ -258,7 +258,7 @@ impl TicketHandle {
     /// # Errors
     /// As [`Task::last_checkpoint`].
     pub fn previous(&self) -> Result<Option<HistoryEntry>> {
-        let read = self.hold.core.look_at(|state, now| {
+        let read = self.inner.core.look_at(|state, now| {
             let tube = self.tube_in(state, now)?;
             settle::held(&state.store, &tube, self.ticket)?;
             history::read(&state.store, &tube, self.ticket.id, now)
@@ -291,7 +291,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`history`](Tube::history); [`Damaged`](ErrorKind::Damaged) if the checkpoint is damaged.
     pub fn last_checkpoint(&self, id: TaskId) -> Result<Option<Vec<u8>>> {
-        let core = &self.hold.core;
+        let core = &self.inner.core;
         let read = core.catch_up(self.number).and_then(|()| {
             core.look_at(|state, _| {
                 let tube = state.tube(self.number)?;

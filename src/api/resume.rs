@@ -91,7 +91,7 @@ impl<T: ?Sized> Resumed<T> {
         let holder = self.tube.holder()?;
         let consumer = self.from.as_ref().map_or(Ok(holder), Consumer::number)?;
         let op = Resume { tube: self.tube.number, consumer, holder, from };
-        let core = &self.tube.hold.core;
+        let core = &self.tube.inner.core;
         // The next page follows at once. Threads that waited meanwhile have the lock before, for as
         // long as the last page took: a neighbour that got the lock once a page was late by 11 ms
         // (p99.9 beside 500 000 tasks), with this by 2.

@@ -54,7 +54,7 @@ impl Queue {
     /// # }
     /// ```
     pub fn schedule<'a>(&self, name: &'a str) -> NewSchedule<'a> {
-        NewSchedule::new(self.hold.clone(), name)
+        NewSchedule::new(self.inner.clone(), name)
     }
 
     /// The handle of the schedule of this name, whether or not there is one: its verbs say so.
@@ -74,7 +74,7 @@ impl Queue {
     /// # }
     /// ```
     pub fn schedule_named(&self, name: &str) -> Schedule {
-        Schedule { hold: self.hold.clone(), name: name.into() }
+        Schedule { inner: self.inner.clone(), name: name.into() }
     }
 }
 
@@ -115,20 +115,20 @@ impl<T: ?Sized> NewSchedule<'_, T> {
     /// [`InTransaction`](ErrorKind::InTransaction); [`Unknown`](ErrorKind::Unknown) if the sync
     /// failed.
     pub fn make(self) -> Result<Schedule> {
-        let (hold, name) = (self.hold.clone(), self.name);
+        let (inner, name) = (self.inner.clone(), self.name);
         let made = self.into_terms().and_then(|terms| {
             // The tube that it has may be another one.
-            catch_up(&hold, name)?;
-            hold.core.run(&MakeSchedule { name, terms: &terms }, hold.durability())
+            catch_up(&inner, name)?;
+            inner.core.run(&MakeSchedule { name, terms: &terms }, inner.durability())
         });
         made.map_err(|error| error.during("make schedule"))?;
-        Ok(Schedule { hold, name: name.into() })
+        Ok(Schedule { inner, name: name.into() })
     }
 }
 
 /// Does what is due in the tube of a schedule, if there is one of this name.
-fn catch_up(hold: &QueueInner, name: &str) -> Result<()> {
-    let core = &hold.core;
+fn catch_up(inner: &QueueInner, name: &str) -> Result<()> {
+    let core = &inner.core;
     match core.look(|view, _| schedules::tube_of(view, name))? {
         Some((tube, true)) => core.catch_up_dropped(tube),
         Some((tube, false)) => match core.catch_up(tube) {
@@ -144,7 +144,7 @@ fn catch_up(hold: &QueueInner, name: &str) -> Result<()> {
 /// A clone is a handle of the same one, and the queue stays open while there is one.
 #[derive(Clone)]
 pub struct Schedule {
-    hold: Arc<QueueInner>,
+    inner: Arc<QueueInner>,
     name: Arc<str>,
 }
 
@@ -159,7 +159,7 @@ impl Schedule {
         action: &'static str,
         op: impl FnOnce(Option<u32>) -> O,
     ) -> Result<O::Done> {
-        let core = &self.hold.core;
+        let core = &self.inner.core;
         // What is due in its tube is done before the verb, as before any other.
         let tube = core.look(|view, _| schedules::tube_of(view, &self.name)).and_then(|tube| {
             if let Some((tube, true)) = tube {
@@ -167,7 +167,7 @@ impl Schedule {
             }
             Ok(tube.map(|(tube, _)| tube))
         });
-        let done = tube.and_then(|tube| core.run(&op(tube), self.hold.durability()));
+        let done = tube.and_then(|tube| core.run(&op(tube), self.inner.durability()));
         done.map_err(|error| error.during(action))
     }
 
@@ -210,8 +210,9 @@ impl Schedule {
     }
 
     fn look<R>(&self, action: &'static str, look: impl Fn(&dyn View) -> Result<R>) -> Result<R> {
-        let core = &self.hold.core;
-        let found = catch_up(&self.hold, &self.name).and_then(|()| core.look(|view, _| look(view)));
+        let core = &self.inner.core;
+        let found =
+            catch_up(&self.inner, &self.name).and_then(|()| core.look(|view, _| look(view)));
         found.map_err(|error| error.during(action))
     }
 
@@ -246,7 +247,7 @@ impl Schedule {
         &'a self,
         change: impl FnOnce(NewSchedule<'a>) -> NewSchedule<'a, T>,
     ) -> Result<()> {
-        let changed = change(NewSchedule::new(self.hold.clone(), &self.name));
+        let changed = change(NewSchedule::new(self.inner.clone(), &self.name));
         let terms = changed.into_terms().map_err(|error| error.during("update schedule"))?;
         self.call("update schedule", |tube| UpdateSchedule {
             tube,

@@ -39,7 +39,7 @@ impl Queue {
     /// # }
     /// ```
     pub fn schedules(&self) -> Schedules {
-        Schedules::from(&self.hold, NextPage::OfQueue(Key::new()))
+        Schedules::from(&self.inner, NextPage::OfQueue(Key::new()))
     }
 }
 
@@ -75,13 +75,13 @@ impl<T: ?Sized> Tube<T> {
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn schedules(&self) -> Schedules {
         let (tube, after, listed) = (self.number, None, BTreeSet::new());
-        Schedules::from(&self.hold, NextPage::OfTube { tube, after, listed })
+        Schedules::from(&self.inner, NextPage::OfTube { tube, after, listed })
     }
 }
 
 /// All schedules, from [`Queue::schedules`], or those of a tube, from [`Tube::schedules`].
 pub struct Schedules {
-    hold: Arc<QueueInner>,
+    inner: Arc<QueueInner>,
     page: VecDeque<ScheduleInfo>,
     /// Where the next page begins; none after the last one.
     next: Option<NextPage>,
@@ -100,8 +100,8 @@ enum NextPage {
 }
 
 impl Schedules {
-    fn from(hold: &Arc<QueueInner>, page: NextPage) -> Self {
-        Self { hold: hold.clone(), page: VecDeque::new(), next: Some(page) }
+    fn from(inner: &Arc<QueueInner>, page: NextPage) -> Self {
+        Self { inner: inner.clone(), page: VecDeque::new(), next: Some(page) }
     }
 }
 
@@ -134,7 +134,7 @@ impl Iterator for Schedules {
         while self.page.is_empty() {
             // After an error the listing is over.
             let next = self.next.take()?;
-            let core = &self.hold.core;
+            let core = &self.inner.core;
             core.state.pass_on();
             match next.read(core) {
                 Ok((page, next)) => (self.page, self.next) = (page.into(), next),

@@ -23,7 +23,7 @@ pub struct SearchPage {
 /// the queue.
 #[derive(Clone)]
 pub struct SearchCursor {
-    hold: Weak<QueueInner>,
+    inner: Weak<QueueInner>,
     number: u32,
     /// It chose the index in which the place is.
     filter: Filter,
@@ -73,17 +73,17 @@ impl<T: ?Sized> Tube<T> {
     ) -> Result<SearchPage> {
         let page = from.map_or(Ok(()), |from| self.gave(from, filter)).and_then(|()| {
             let place = from.map(|from| &from.place);
-            self.hold.core.search(self.number, filter, place, most)
+            self.inner.core.search(self.number, filter, place, most)
         });
         let (tasks, next) = self.name_errors("search", page)?;
-        let (hold, number) = (Arc::downgrade(&self.hold), self.number);
-        let next = next.map(|place| SearchCursor { hold, number, filter: filter.clone(), place });
+        let (inner, number) = (Arc::downgrade(&self.inner), self.number);
+        let next = next.map(|place| SearchCursor { inner, number, filter: filter.clone(), place });
         Ok(SearchPage { tasks, next })
     }
 
     /// Refuses a cursor of another tube, or of a search for other tasks.
     fn gave(&self, cursor: &SearchCursor, filter: &Filter) -> Result<()> {
-        let is_own = cursor.hold.as_ptr() == Arc::as_ptr(&self.hold);
+        let is_own = cursor.inner.as_ptr() == Arc::as_ptr(&self.inner);
         let why = if !is_own || cursor.number != self.number {
             "the cursor is of another tube, or of another queue"
         } else if cursor.filter != *filter {

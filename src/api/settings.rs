@@ -70,7 +70,7 @@ impl<T: ?Sized> Tube<T> {
     }
 
     fn read_settings<R>(&self, read: impl Fn(&dyn View, &TubeEntry) -> Result<R>) -> Result<R> {
-        let read = self.hold.core.look(|view, _| read(view, &query::tube(view, self.number)?));
+        let read = self.inner.core.look(|view, _| read(view, &query::tube(view, self.number)?));
         self.name_errors("read settings", read)
     }
 
@@ -171,7 +171,7 @@ impl<T: ?Sized> Tube<T> {
         value: Option<&SettingValue>,
     ) -> Result<bool> {
         let op = ChangeSetting { owner: self.number, name, value };
-        self.name_errors(action, self.hold.core.change_setting(&op, self.durability))
+        self.name_errors(action, self.inner.core.change_setting(&op, self.durability))
     }
 }
 
@@ -320,7 +320,7 @@ impl Queue {
         value: Option<&SettingValue>,
     ) -> Result<bool> {
         let op = ChangeSetting { owner: QUEUE, name, value };
-        self.call(action, |core| core.change_setting(&op, self.hold.durability()))
+        self.call(action, |core| core.change_setting(&op, self.inner.durability()))
     }
 }
 

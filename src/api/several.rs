@@ -118,7 +118,7 @@ impl<T: ?Sized> Tubes<T> {
 
     fn take_waiting<'a>(&'a self, mut wait: Wait<'a>) -> Result<Option<Task<T>>> {
         let taken = (|| {
-            let core = &self.list.hold.core;
+            let core = &self.list.inner.core;
             wait = wait.begun(|| core.lease_now());
             if !wait.is_none() {
                 wait.ended = self.each.consumer.as_ref().map(Consumer::closed);
@@ -172,7 +172,7 @@ impl<T: ?Sized> Tubes<T> {
             let (set, most) = (self.list.set()?, most.min(BATCH_TASKS_MAX));
             let (mut tasks, mut at_once) = (Vec::new(), most);
             while tasks.len() < most {
-                let (core, from) = (&self.list.hold.core, (set, self.each.holder()?));
+                let (core, from) = (&self.list.inner.core, (set, self.each.holder()?));
                 let left = (most - tasks.len()).min(at_once);
                 let taken = match core.take_many_from(from, left) {
                     // A full disk has room for some of them.

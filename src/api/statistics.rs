@@ -61,7 +61,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`InTransaction`](ErrorKind::InTransaction).
     pub fn statistics(&self, day: u32) -> Result<Option<DayStatistics>> {
         self.name_errors("statistics", {
-            let core = &self.hold.core;
+            let core = &self.inner.core;
             core.catch_up(self.number).and_then(|()| {
                 // The first ones in one step with the row.
                 let first = core.look_at(|state, now| {
@@ -121,7 +121,7 @@ impl<T: ?Sized> Tube<T> {
     /// As [`statistics`](Tube::statistics), save `Damaged`.
     pub fn latencies(&self) -> Result<Option<Latencies>> {
         let read = || {
-            let core = &self.hold.core;
+            let core = &self.inner.core;
             core.catch_up(self.number)?;
             core.look_at(|state, _| {
                 let tube = query::tube(&state.store, self.number)?;
@@ -158,7 +158,7 @@ impl<T: ?Sized> Tube<T> {
     /// As [`statistics`](Tube::statistics), save `Damaged`.
     pub fn days(&self) -> Result<Vec<u32>> {
         let read = || {
-            let core = &self.hold.core;
+            let core = &self.inner.core;
             core.catch_up(self.number)?;
             let (mut all, mut from) = (Vec::new(), Some(0));
             while let Some(first) = from {

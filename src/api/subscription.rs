@@ -98,7 +98,7 @@ impl Queue {
     ) -> Result<Subscription> {
         filter.check().map_err(|error| error.during("on_event"))?;
         let interest = if filter.wants_payloads() { Interest::Payload } else { Interest::Event };
-        let (core, callbacks) = (&self.hold.core, &self.hold.callbacks);
+        let (core, callbacks) = (&self.inner.core, &self.inner.callbacks);
         let added = CallbackGuard::new(core, callbacks, filter, Callback::new(f, interest));
         let _guard = added.map_err(|error| error.during("on_event"))?;
         Ok(Subscription { _guard })

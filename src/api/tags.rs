@@ -81,7 +81,7 @@ impl<T: ?Sized> Tube<T> {
 
     fn change_tags(&self, id: TaskId, tags: &[&str], is_added: bool) -> Result<Vec<String>> {
         let op = TagTask { tube: self.number, which: Logged::ById(id), tags, is_added };
-        self.hold.core.run(&op, self.durability)
+        self.inner.core.run(&op, self.durability)
     }
 }
 
@@ -121,7 +121,7 @@ impl TicketHandle {
 
     fn change_tags(&self, tags: &[&str], is_added: bool) -> Result<Vec<String>> {
         let op = TagTask { tube: self.number, which: Logged::Held(self.ticket), tags, is_added };
-        self.hold.core.run(&op, self.durability)
+        self.inner.core.run(&op, self.durability)
     }
 }
 
@@ -236,7 +236,7 @@ impl Queue {
     /// # }
     /// ```
     pub fn tagged(&self, tag: &str) -> TaggedTasks {
-        TaggedTasks { hold: self.hold.clone(), walk: TagWalk::new(tag) }
+        TaggedTasks { inner: self.inner.clone(), walk: TagWalk::new(tag) }
     }
 
     /// The tags that at least two tasks have, of all tubes and in every state, with the number of
@@ -261,7 +261,7 @@ impl Queue {
     /// # }
     /// ```
     pub fn top_tags(&self) -> TopTags {
-        TopTags { hold: self.hold.clone(), walk: TopWalk::new() }
+        TopTags { inner: self.inner.clone(), walk: TopWalk::new() }
     }
 
     /// How many tasks have a tag, of all tubes and in every state. The number is stored. After a
@@ -294,7 +294,7 @@ impl Queue {
 
 /// The tasks with a tag, from [`Queue::tagged`].
 pub struct TaggedTasks {
-    hold: Arc<QueueInner>,
+    inner: Arc<QueueInner>,
     walk: TagWalk,
 }
 
@@ -302,14 +302,14 @@ impl Iterator for TaggedTasks {
     type Item = Result<TaskSummary>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = self.walk.next(&self.hold.core).map_err(|error| error.during("list"));
+        let found = self.walk.next(&self.inner.core).map_err(|error| error.during("list"));
         found.transpose()
     }
 }
 
 /// The tags that at least two tasks have, from [`Queue::top_tags`].
 pub struct TopTags {
-    hold: Arc<QueueInner>,
+    inner: Arc<QueueInner>,
     walk: TopWalk,
 }
 
@@ -317,7 +317,7 @@ impl Iterator for TopTags {
     type Item = Result<TagCount>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = self.walk.next(&self.hold.core).map_err(|error| error.during("list tags"));
+        let found = self.walk.next(&self.inner.core).map_err(|error| error.during("list tags"));
         found.transpose()
     }
 }

@@ -151,7 +151,7 @@ impl<T: ?Sized> Tube<T> {
 
     fn take_waiting<'a>(&'a self, mut wait: Wait<'a>) -> Result<Option<Task<T>>> {
         let taken = (|| {
-            let core = &self.hold.core;
+            let core = &self.inner.core;
             wait = wait.begun(|| core.lease_now());
             if !wait.is_none() {
                 wait.ended = self.consumer.as_ref().map(Consumer::closed);
@@ -200,7 +200,7 @@ impl<T: ?Sized> Tube<T> {
             while tasks.len() < most {
                 let left = (most - tasks.len()).min(at_once);
                 let op = Take::new(self.number, left, self.holder()?);
-                let handed = match self.hold.core.run(&op, Durability::Relaxed) {
+                let handed = match self.inner.core.run(&op, Durability::Relaxed) {
                     // A full disk has room for some of them.
                     Err(_) if !tasks.is_empty() && at_once < most => break,
                     Err(error) if error.kind() == ErrorKind::DiskFull && at_once > 1 => {
@@ -267,7 +267,7 @@ impl<T: ?Sized> Tube<T> {
     pub fn claim(&self, id: TaskId) -> Result<Task<T>> {
         let claimed = (|| {
             let op = Claim { tube: self.number, id, holder: self.holder()? };
-            let handed = self.hold.core.run(&op, Durability::Relaxed)?;
+            let handed = self.inner.core.run(&op, Durability::Relaxed)?;
             self.open_task(self.guard(&handed), handed)?
         })();
         self.name_task_errors("claim", id, claimed)
@@ -299,7 +299,7 @@ impl<T: ?Sized> Tube<T> {
     pub fn try_take_group(&self, group: &str) -> Result<Option<Task<T>>> {
         let taken = (|| loop {
             let op = TakeGroup { tube: self.number, group, holder: self.holder()? };
-            let Some(handed) = self.hold.core.run(&op, Durability::Relaxed)? else {
+            let Some(handed) = self.inner.core.run(&op, Durability::Relaxed)? else {
                 return Ok(None);
             };
             // One that cannot be decoded was buried.
@@ -339,8 +339,9 @@ impl<T: ?Sized> Tube<T> {
     }
 
     fn do_ack_many(&self, leases: &mut [Lease]) -> Result<()> {
-        let is_own =
-            |held: &TicketHandle| Arc::ptr_eq(&self.hold, &held.hold) && self.number == held.number;
+        let is_own = |held: &TicketHandle| {
+            Arc::ptr_eq(&self.inner, &held.inner) && self.number == held.number
+        };
         if let Some(other) = leases.iter().find(|lease| !is_own(&lease.held)) {
             let text = format!("task {} is of tube {:?}", other.id(), other.tube());
             return Err(Error::new(ErrorKind::Invalid).because(text));
@@ -353,7 +354,7 @@ impl<T: ?Sized> Tube<T> {
             tickets.sort_unstable_by_key(|ticket| ticket.id);
             let op = Settle { tube: self.number, tickets: &tickets, verdict: Verdict::Ack };
             leases.iter_mut().for_each(Lease::hush);
-            lost.extend(self.hold.core.run(&op, self.durability)?);
+            lost.extend(self.inner.core.run(&op, self.durability)?);
             leases.iter_mut().for_each(Lease::disarm);
             Ok(())
         })?;
@@ -367,7 +368,7 @@ impl<T: ?Sized> Tube<T> {
     pub(crate) fn holder(&self) -> Result<u32> {
         match &self.consumer {
             None => Ok(0),
-            Some(consumer) if Arc::ptr_eq(&consumer.identity().hold, &self.hold) => {
+            Some(consumer) if Arc::ptr_eq(&consumer.identity().inner, &self.inner) => {
                 consumer.number()
             }
             Some(_) => {
@@ -386,11 +387,11 @@ impl<T: ?Sized> Tube<T> {
     /// returns why.
     pub(crate) fn open_task(&self, mut lease: Lease, handed: Delivery) -> Result<Result<Task<T>>> {
         if let Some(leases) = self.consumer.as_ref().and_then(Consumer::leases) {
-            sessions::keep_nameless(&self.hold.core, leases, (self.number, lease.ticket()))?;
+            sessions::keep_nameless(&self.inner.core, leases, (self.number, lease.ticket()))?;
         }
         let payload = match handed.payload {
             StoredPayload::Read(payload) => payload,
-            apart => match self.hold.core.read_taken(self.number, lease.ticket(), apart) {
+            apart => match self.inner.core.read_taken(self.number, lease.ticket(), apart) {
                 Err(lost) if lost.is_lease_lost() => {
                     lease.disarm();
                     return Ok(Err(lost));

@@ -92,7 +92,7 @@ impl Queue {
     fn change_throttle(&self, op: &SetThrottle<'_>) -> Result<bool> {
         // A lower limit opens nothing, but it may have an end.
         let opens = Some(NamedGate::Throttle(op.name));
-        self.call("set a throttle", |core| core.change_gate(op, opens, self.hold.durability()))
+        self.call("set a throttle", |core| core.change_gate(op, opens, self.inner.durability()))
     }
 
     /// Removes a throttle: it is as one that was never set, and lets all tasks through. Returns
@@ -118,7 +118,7 @@ impl Queue {
     /// # Errors
     /// As [`set_throttle`](Queue::set_throttle), but neither `Full` nor `DiskFull`.
     pub fn remove_throttle(&self, name: &str) -> Result<bool> {
-        self.call("remove a throttle", |core| core.remove_throttle(name, self.hold.durability()))
+        self.call("remove a throttle", |core| core.remove_throttle(name, self.inner.durability()))
     }
 
     /// The throttle of this name: its limit, and how many tasks hold a slot of it. `None` if there
@@ -191,7 +191,7 @@ impl Queue {
     /// ```
     pub fn throttle_holders(&self, name: &str) -> ThrottleHolders {
         let (page, next) = (VecDeque::new(), Some(None));
-        ThrottleHolders { hold: self.hold.clone(), name: name.to_owned(), page, next }
+        ThrottleHolders { inner: self.inner.clone(), name: name.to_owned(), page, next }
     }
 
     /// The tubes with a throttle, in the order in which they were made, each with the number of its
@@ -242,14 +242,14 @@ impl Queue {
     /// slots.
     pub fn release_throttle(&self, name: &str, ids: &[TaskId]) -> Result<usize> {
         self.call("release a throttle", |core| {
-            core.release_slots(name, ids, self.hold.durability())
+            core.release_slots(name, ids, self.inner.durability())
         })
     }
 }
 
 /// The tasks that hold a slot of a throttle, from [`Queue::throttle_holders`].
 pub struct ThrottleHolders {
-    hold: Arc<QueueInner>,
+    inner: Arc<QueueInner>,
     name: String,
     page: VecDeque<TaskId>,
     /// Where the next page begins, and that of the first; none after the last one.
@@ -263,7 +263,7 @@ impl ThrottleHolders {
             let Some(from) = self.next.take() else { return Ok(None) };
             let name = throttle_name(&self.name)?;
             let (page, next) = self
-                .hold
+                .inner
                 .core
                 .look(|view, _| throttles::holders(view, name, from.as_ref(), PAGE_TASKS))?;
             (self.page, self.next) = (page.into(), next.map(Some));

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// [`Lease`](crate::Lease).
 #[derive(Clone)]
 pub struct TicketHandle {
-    pub(crate) hold: Arc<QueueInner>,
+    pub(crate) inner: Arc<QueueInner>,
     /// Of the tube.
     pub(crate) number: u32,
     pub(crate) name: Arc<str>,
@@ -37,12 +37,12 @@ impl TicketHandle {
         if let Verdict::Finish(_) = verdict {
             return self.settle_adding(verdict);
         }
-        self.settle_by(verdict, |op, durability| self.hold.core.run(op, durability))
+        self.settle_by(verdict, |op, durability| self.inner.core.run(op, durability))
     }
 
     #[cold]
     fn settle_adding(&self, verdict: Verdict<'_>) -> Result<()> {
-        self.settle_by(verdict, |op, durability| self.hold.core.run(&Adding(op), durability))
+        self.settle_by(verdict, |op, durability| self.inner.core.run(&Adding(op), durability))
     }
 
     /// Applies a verdict through `run`, which passes the op to the queue or to a transaction.
@@ -149,10 +149,10 @@ impl TicketHandle {
     /// # Errors
     /// As [`Lease::tags`](crate::Lease::tags).
     pub fn tags(&self) -> Result<Vec<String>> {
-        let tags = self.hold.core.look_at(|state, now| {
+        let tags = self.inner.core.look_at(|state, now| {
             let (view, tube) = (&state.store, self.tube_in(state, now)?);
             let (_, taken) = settle::held(view, &tube, self.ticket)?;
-            tags::read(view, tube.run(), self.ticket.id, &taken.head)
+            tags::read(view, tube.run(), self.ticket.id, &taken.progress)
         });
         tags.map_err(|error| self.named(error, "read the tags"))
     }
@@ -168,7 +168,7 @@ impl TicketHandle {
     }
 
     fn read_with_tube<R>(&self, of: impl Fn(&TubeEntry, &TaskRow<'_>) -> R) -> Result<R> {
-        self.hold.core.look_at(|state, now| {
+        self.inner.core.look_at(|state, now| {
             let (view, tube) = (&state.store, self.tube_in(state, now)?);
             let (stored, _) = settle::held(view, &tube, self.ticket)?;
             let stored = stored.whole(view, &tube)?;
@@ -214,7 +214,7 @@ impl TicketHandle {
     }
 
     pub(crate) fn left(&self) -> Result<Option<Duration>> {
-        self.hold.core.look_at(|state, now| {
+        self.inner.core.look_at(|state, now| {
             let tube = self.tube_in(state, now)?;
             let (_, taken) = settle::held(&state.store, &tube, self.ticket)?;
             left_of(&tube, &taken, now)
@@ -226,7 +226,7 @@ impl TicketHandle {
 /// ended, and its grace, is lost, also before the timer has handled it.
 fn left_of(tube: &TubeEntry, taken: &TakenRow, now: Now) -> Result<Option<Duration>> {
     let left = |end: u64, now: u64| if end == NEVER { NEVER } else { end.saturating_sub(now) };
-    let life = left(taken.head.expires, now.queue);
+    let life = left(taken.progress.expires, now.queue);
     if life == 0 || left(lapse::end_of(tube, taken), now.lease) == 0 {
         return Err(Error::new(ErrorKind::LeaseLost));
     }

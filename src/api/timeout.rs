@@ -42,7 +42,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`Invalid`](crate::ErrorKind::Invalid) for more than 65 536 tasks;
     /// [`DiskFull`](crate::ErrorKind::DiskFull); as [`kick`](Tube::kick).
     pub fn force_timeout(&self, ids: &[TaskId]) -> Result<()> {
-        let done = self.hold.core.run(&ForceTimeout { tube: self.number, ids }, self.durability);
+        let done = self.inner.core.run(&ForceTimeout { tube: self.number, ids }, self.durability);
         let action = "force timeout";
         match done.as_ref().err().and_then(|error| error.task()) {
             Some(id) => self.name_task_errors(action, id, done),

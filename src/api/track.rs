@@ -73,7 +73,7 @@ impl Queue {
     ///
     /// [`EventFilter::tracked`]: crate::EventFilter::tracked
     pub fn track(&self, id: TaskId) -> Result<bool> {
-        self.call("track", |core| in_any_tube(id, core.track(id, self.hold.durability())))
+        self.call("track", |core| in_any_tube(id, core.track(id, self.inner.durability())))
     }
 
     /// Tracks an id no more, of a task, also of a damaged one, or of one that is gone. Returns
@@ -99,7 +99,7 @@ impl Queue {
     /// As [`track`](Queue::track), but an id that is not tracked is none.
     pub fn untrack(&self, id: TaskId) -> Result<bool> {
         self.call("untrack", |core| {
-            core.untrack(id, self.hold.durability()).map_err(|error| error.on_task(id))
+            core.untrack(id, self.inner.durability()).map_err(|error| error.on_task(id))
         })
     }
 
@@ -125,13 +125,13 @@ impl Queue {
     /// ```
     pub fn tracked(&self) -> TrackedTasks {
         let (page, next) = (VecDeque::new(), Some(TaskId::new(0)));
-        TrackedTasks { hold: self.hold.clone(), page, next }
+        TrackedTasks { inner: self.inner.clone(), page, next }
     }
 }
 
 /// The tracked tasks, from [`Queue::tracked`].
 pub struct TrackedTasks {
-    hold: Arc<QueueInner>,
+    inner: Arc<QueueInner>,
     page: VecDeque<(TaskId, SystemTime)>,
     /// Where the next page begins; none after the last one.
     next: Option<TaskId>,
@@ -139,7 +139,7 @@ pub struct TrackedTasks {
 
 impl TrackedTasks {
     fn read(&mut self) -> Result<Option<TrackedTask>> {
-        let core = &self.hold.core;
+        let core = &self.inner.core;
         while self.page.is_empty() {
             // After an error the listing is over.
             let Some(first) = self.next.take() else { return Ok(None) };

@@ -8,6 +8,7 @@ use crate::api::queue::Queue;
 use crate::api::queue_inner::QueueInner;
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
+use crate::engine::Op;
 use crate::engine::find_tasks::FindTasks;
 use crate::engine::held_verb::VerbWithPayload;
 use crate::engine::replace::Replacement;
@@ -78,7 +79,7 @@ impl Queue {
         self.call("transact", |core| {
             core.enter()?;
             let session = TransactionCommit::begin(core)?;
-            let tx = Transaction { hold: &self.hold, session };
+            let tx = Transaction { inner: &self.inner, session };
             let done = work(&tx).map_err(rejected)?;
             if let Some(began) = tx.session.commit()? {
                 follow_ends(core, *began);
@@ -130,7 +131,7 @@ impl Queue {
 /// borrow the guard: if the transaction is not committed, the lease stays. After the commit the
 /// guard has no task.
 pub struct Transaction<'a> {
-    hold: &'a Arc<QueueInner>,
+    inner: &'a Arc<QueueInner>,
     session: TransactionCommit<'a>,
 }
 
@@ -162,7 +163,7 @@ impl Transaction<'_> {
     pub(crate) fn settle(&self, task: &impl AsRef<Lease>, verdict: Verdict<'_>) -> Result<()> {
         let held = &task.as_ref().held;
         held.settle_by(verdict, |op, _| {
-            self.same_queue(&held.hold)?;
+            self.same_queue(&held.inner)?;
             match op.verdict {
                 Verdict::Finish(_) => self.session.run(&Adding(op)),
                 _ => self.session.run(op),
@@ -178,13 +179,19 @@ impl Transaction<'_> {
         new: Replacement<'_>,
     ) -> Result<()> {
         held.settle_by(verdict, |op, _| {
-            self.same_queue(&held.hold)?;
+            self.same_queue(&held.inner)?;
             self.session.run(&VerbWithPayload { verb: op, new })
         })
     }
 
-    fn same_queue(&self, hold: &Arc<QueueInner>) -> Result<()> {
-        match Arc::ptr_eq(hold, self.hold) {
+    /// Adds an op.
+    pub(crate) fn run<O: Op>(&self, op: &O) -> Result<O::Done> {
+        self.session.run(op)
+    }
+
+    /// Refuses a handle of another queue.
+    pub(crate) fn same_queue(&self, inner: &Arc<QueueInner>) -> Result<()> {
+        match Arc::ptr_eq(inner, self.inner) {
             true => Ok(()),
             false => {
                 Err(Error::new(ErrorKind::Invalid)
@@ -227,10 +234,10 @@ impl<T: ?Sized, P> NewTask<'_, T, P> {
     where
         P: Payloads<T>,
     {
-        let first = [self.tube.number, self.tube.hold.core.last_found()];
+        let first = [self.tube.number, self.tube.inner.core.last_found()];
         let find = |ids: &[TaskId]| tx.session.run(&FindTasks { ids, first });
         self.submit_after(find, |tube, op| {
-            tx.same_queue(&tube.hold)?;
+            tx.same_queue(&tube.inner)?;
             tx.session.run(op)
         })
     }

@@ -84,9 +84,9 @@ impl<T: ?Sized> Tube<T> {
     /// [`WrongState`](crate::ErrorKind::WrongState) if it is not in the trash;
     /// [`DiskFull`](crate::ErrorKind::DiskFull); as [`delete`](Tube::delete).
     pub fn restore(&self, id: TaskId) -> Result<()> {
-        let others_wait = self.hold.core.room.has_waiters(self.number);
+        let others_wait = self.inner.core.room.has_waiters(self.number);
         let op = Restore { tube: self.number, id, others_wait };
-        self.name_task_errors("restore", id, self.hold.core.run(&op, self.durability))
+        self.name_task_errors("restore", id, self.inner.core.run(&op, self.durability))
     }
 
     /// Removes what is in the trash. Works in steps of at most 64 tasks; other calls run between
@@ -109,7 +109,7 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`kick`](Tube::kick).
     pub fn empty_trash(&self) -> Result<u64> {
-        let now = self.hold.core.look(|_, now| Ok(now.queue));
+        let now = self.inner.core.look(|_, now| Ok(now.queue));
         let until = self.name_errors("empty the trash", now)?;
         let (mut removed, mut from) = (0, None);
         loop {

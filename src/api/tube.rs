@@ -46,7 +46,7 @@ use std::time::{Duration, SystemTime};
 /// # }
 /// ```
 pub struct Tube<T: ?Sized = [u8]> {
-    pub(crate) hold: Arc<QueueInner>,
+    pub(crate) inner: Arc<QueueInner>,
     pub(crate) number: u32,
     pub(crate) name: Arc<str>,
     pub(crate) placement: Option<Arc<str>>,
@@ -58,28 +58,28 @@ pub struct Tube<T: ?Sized = [u8]> {
 }
 
 impl Tube {
-    pub(crate) fn over(hold: &Arc<QueueInner>, TubeEntry { number, row, .. }: TubeEntry) -> Self {
+    pub(crate) fn over(inner: &Arc<QueueInner>, TubeEntry { number, row, .. }: TubeEntry) -> Self {
         Self {
-            hold: hold.clone(),
+            inner: inner.clone(),
             number,
             name: row.name.into(),
             placement: row.options.placement.map(Arc::from),
             consumer: None,
-            durability: hold.durability(),
+            durability: inner.durability(),
             kind: None,
             coding: Coding::BYTES,
         }
     }
 
     /// What the handles of several tubes have in common.
-    pub(crate) fn of_several(hold: &Arc<QueueInner>) -> Self {
+    pub(crate) fn of_several(inner: &Arc<QueueInner>) -> Self {
         Self {
-            hold: hold.clone(),
+            inner: inner.clone(),
             number: 0,
             name: Arc::from(""),
             placement: None,
             consumer: None,
-            durability: hold.durability(),
+            durability: inner.durability(),
             kind: None,
             coding: Coding::BYTES,
         }
@@ -95,9 +95,9 @@ impl<T: ?Sized> Tube<T> {
     /// The tube for values of another type, through this codec. The tasks are the same: this handle
     /// encodes what it puts and decodes what it takes.
     pub fn with_codec<U, C: Codec<U>>(&self) -> Tube<U> {
-        let Self { hold, number, name, placement, consumer, durability, kind, .. } = self.clone();
+        let Self { inner, number, name, placement, consumer, durability, kind, .. } = self.clone();
         let coding = Coding::of::<C>();
-        Tube { hold, number, name, placement, consumer, durability, kind, coding }
+        Tube { inner, number, name, placement, consumer, durability, kind, coding }
     }
 
     /// The tube as used by this consumer, whose session owns the leases that are taken through this
@@ -187,8 +187,8 @@ impl<T: ?Sized> Tube<T> {
     /// # }
     /// ```
     pub fn ticket(&self, ticket: Ticket) -> TicketHandle {
-        let (hold, name) = (self.hold.clone(), self.name.clone());
-        TicketHandle { hold, number: self.number, name, ticket, durability: self.durability }
+        let (inner, name) = (self.inner.clone(), self.name.clone());
+        TicketHandle { inner, number: self.number, name, ticket, durability: self.durability }
     }
 
     /// Returns every taken task to its place. All leases are lost, and their attempts do not count.
@@ -427,12 +427,12 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`on_task_change`](Tube::on_task_change).
     pub fn set_callback(&self, callback: Option<Callback>) -> Result<Option<Callback>> {
-        let set = self.hold.callbacks.set(&self.hold.core, &self.name, callback);
+        let set = self.inner.callbacks.set(&self.inner.core, &self.name, callback);
         self.name_errors("on_task_change", set)
     }
 
     pub(crate) fn run<O: Op>(&self, action: &'static str, op: &O) -> Result<O::Done> {
-        self.name_errors(action, self.hold.core.run(op, self.durability))
+        self.name_errors(action, self.inner.core.run(op, self.durability))
     }
 
     /// Adds the verb and the tube's name to an error.
@@ -445,7 +445,7 @@ impl<T: ?Sized> Tube<T> {
 impl<T: ?Sized> Clone for Tube<T> {
     fn clone(&self) -> Self {
         Self {
-            hold: self.hold.clone(),
+            inner: self.inner.clone(),
             number: self.number,
             name: self.name.clone(),
             placement: self.placement.clone(),
@@ -459,7 +459,7 @@ impl<T: ?Sized> Clone for Tube<T> {
 
 impl<T: ?Sized, U: ?Sized> PartialEq<Tube<U>> for Tube<T> {
     fn eq(&self, other: &Tube<U>) -> bool {
-        self.number == other.number && Arc::ptr_eq(&self.hold.core, &other.hold.core)
+        self.number == other.number && Arc::ptr_eq(&self.inner.core, &other.inner.core)
     }
 }
 

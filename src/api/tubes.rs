@@ -13,7 +13,7 @@ use crate::engine::tube_set::Choice;
 use crate::format::View;
 use crate::runtime::reentrancy;
 use crate::runtime::several::TubesOf;
-use crate::runtime::tube_sets::ListedTube;
+use crate::runtime::tube_sets::{ListedTube, NamedWeights, PrefixedTubes};
 use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{LABEL_BYTES_MAX, LIST_TUBES_MAX, WEIGHT_MAX};
@@ -21,7 +21,7 @@ use crate::words::macros::debug;
 use crate::words::sync::{Arc, Mutex};
 #[cfg(feature = "bincode")]
 use serde::{Serialize, de::DeserializeOwned};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Several tubes, to take from: those of a list, from [`Queue::tubes_of`], or all whose names begin
 /// with a prefix, from [`Queue::tubes_with_prefix`], also those that are made later. The tasks are
@@ -69,7 +69,7 @@ pub struct Tubes<T: ?Sized = [u8]> {
 
 /// What the clones of a handle share.
 pub(crate) struct TubeList {
-    pub(crate) hold: Arc<QueueInner>,
+    pub(crate) inner: Arc<QueueInner>,
     of: TubesOf,
     choice: Choice,
     /// The set that is taken from, from the first take on.
@@ -113,7 +113,7 @@ impl Queue {
             Ok(tubes)
         })();
         let tubes = listed.map_err(|error: Error| error.during("open tubes"))?;
-        Ok(Tubes::over(&self.hold, TubesOf::List(tubes)))
+        Ok(Tubes::over(&self.inner, TubesOf::List(tubes)))
     }
 
     /// All tubes whose names begin with this, to take from, also those that are made later, in the
@@ -144,7 +144,8 @@ impl Queue {
                         control characters";
             return Err(Error::new(ErrorKind::Invalid).because(text).during("open tubes"));
         }
-        Ok(Tubes::over(&self.hold, TubesOf::Prefix(prefix.into())))
+        let prefixed = PrefixedTubes { prefix: prefix.into(), weights: NamedWeights::EQUAL };
+        Ok(Tubes::over(&self.inner, TubesOf::Prefix(Arc::new(prefixed))))
     }
 }
 
@@ -166,20 +167,33 @@ fn ensure_list<N: AsRef<str>>(names: &[N]) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid).because(text))
 }
 
+/// # Errors
+/// `Invalid` unless it is from 1 to [`WEIGHT_MAX`].
+fn ensure_weight(weight: u32) -> Result<()> {
+    match (1..=WEIGHT_MAX).contains(&weight) {
+        true => Ok(()),
+        false => invalid(format!("weight {weight}; give 1 to {WEIGHT_MAX}")),
+    }
+}
+
+fn invalid<T>(text: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Invalid).because(text).during("weight tubes"))
+}
+
 impl Tubes {
-    fn over(hold: &Arc<QueueInner>, of: TubesOf) -> Self {
-        Self { list: TubeList::new(hold, of, Choice::InOrder), each: Tube::of_several(hold) }
+    fn over(inner: &Arc<QueueInner>, of: TubesOf) -> Self {
+        Self { list: TubeList::new(inner, of, Choice::InOrder), each: Tube::of_several(inner) }
     }
 }
 
 impl TubeList {
-    fn new(hold: &Arc<QueueInner>, of: TubesOf, choice: Choice) -> Arc<Self> {
-        Arc::new(Self { hold: hold.clone(), of, choice, set: Mutex::default() })
+    fn new(inner: &Arc<QueueInner>, of: TubesOf, choice: Choice) -> Arc<Self> {
+        Arc::new(Self { inner: inner.clone(), of, choice, set: Mutex::default() })
     }
 
     /// The number of the set.
     pub(crate) fn set(&self) -> Result<u32> {
-        let core = &self.hold.core;
+        let core = &self.inner.core;
         // In a transaction this would wait for itself.
         core.enter()?;
         let mut set = self.set.lock();
@@ -192,15 +206,15 @@ impl TubeList {
 impl Drop for TubeList {
     fn drop(&mut self) {
         if let Some(set) = self.set.lock().take() {
-            let hold = self.hold.clone();
-            reentrancy::defer_until_outside(move || hold.core.end_set(set));
+            let inner = self.inner.clone();
+            reentrancy::defer_until_outside(move || inner.core.end_set(set));
         }
     }
 }
 
 impl<T: ?Sized> Tubes<T> {
     fn with(&self, of: TubesOf, choice: Choice) -> Self {
-        Self { list: TubeList::new(&self.list.hold, of, choice), each: self.each.clone() }
+        Self { list: TubeList::new(&self.list.inner, of, choice), each: self.each.clone() }
     }
 
     /// Takes from the first tube that has a task, in the order of the list, or of the names.
@@ -302,23 +316,73 @@ impl<T: ?Sized> Tubes<T> {
     ///
     /// # Errors
     /// [`Invalid`](ErrorKind::Invalid) unless there is one weight for each tube, from 1 to 1000;
-    /// and for a prefix, which has no list.
+    /// and for a prefix, which has no list: see [`weighted_by_name`](Tubes::weighted_by_name).
     pub fn weighted(&self, weights: &[u32]) -> Result<Self> {
-        let invalid =
-            |text: String| Err(Error::new(ErrorKind::Invalid).because(text).during("weight tubes"));
         let TubesOf::List(tubes) = &self.list.of else {
-            return invalid("tubes with a prefix have no weights; give a list".into());
+            return invalid("tubes with a prefix have no list; give weights by name".into());
         };
         if tubes.len() != weights.len() {
             return invalid(format!("{} weights for {} tubes", weights.len(), tubes.len()));
         }
-        if let Some(wrong) = weights.iter().find(|weight| !(1..=WEIGHT_MAX).contains(*weight)) {
-            return invalid(format!("weight {wrong}; give 1 to {WEIGHT_MAX}"));
-        }
+        weights.iter().try_for_each(|weight| ensure_weight(*weight))?;
         let weighted =
             |(tube, weight): (&ListedTube, &u32)| ListedTube { weight: *weight, ..tube.clone() };
         let tubes = tubes.iter().zip(weights).map(weighted).collect();
         Ok(self.with(TubesOf::List(tubes), Choice::Weighted))
+    }
+
+    /// As [`weighted`](Tubes::weighted), with the weight of each tube by its name, also of one that
+    /// is made later. Those that are not named have the weight `others`.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let mail = queue.tubes_with_prefix("mail/")?.weighted_by_name([("mail/ada", 3)], 1)?;
+    /// queue.tube("mail/ada")?.put_many(vec![b"x".to_vec(); 100])?;
+    /// queue.tube("mail/bob")?.put_many(vec![b"x".to_vec(); 100])?;
+    /// let tasks = mail.take_many(40)?;
+    /// assert_eq!(tasks.iter().filter(|task| task.tube() == "mail/ada").count(), 30);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a weight that is not from 1 to 1000, a name twice, and
+    /// for more than 10 000 names.
+    pub fn weighted_by_name<N: AsRef<str>>(
+        &self,
+        weights: impl IntoIterator<Item = (N, u32)>,
+        others: u32,
+    ) -> Result<Self> {
+        let mut named = BTreeMap::new();
+        for (name, weight) in weights {
+            let name = name.as_ref();
+            ensure_weight(weight)?;
+            if named.insert(name.into(), weight).is_some() {
+                return invalid(format!("tube {name:?} has two weights"));
+            }
+            if named.len() > LIST_TUBES_MAX {
+                return invalid(format!("more than {LIST_TUBES_MAX} weights"));
+            }
+        }
+        ensure_weight(others)?;
+        let weights = NamedWeights { named, others };
+        let of = match &self.list.of {
+            TubesOf::List(tubes) => {
+                let weighted = |tube: &ListedTube| ListedTube {
+                    weight: weights.of(&tube.name),
+                    ..tube.clone()
+                };
+                TubesOf::List(tubes.iter().map(weighted).collect())
+            }
+            TubesOf::Prefix(prefixed) => {
+                let prefix = prefixed.prefix.clone();
+                TubesOf::Prefix(Arc::new(PrefixedTubes { prefix, weights }))
+            }
+        };
+        Ok(self.with(of, Choice::Weighted))
     }
 
     /// Takes the task of the best priority of all tubes. Of equal ones that of the first tube comes
@@ -393,9 +457,9 @@ impl<T: ?Sized> Tubes<T> {
     /// # Errors
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction).
     pub fn names(&self) -> Result<Vec<String>> {
-        let core = &self.list.hold.core;
+        let core = &self.list.inner.core;
         let names = match &self.list.of {
-            TubesOf::Prefix(prefix) => core.names(prefix),
+            TubesOf::Prefix(prefixed) => core.names(&prefixed.prefix),
             TubesOf::List(tubes) => {
                 let is_there = |view: &dyn View, it: &ListedTube| {
                     Ok(query::tube_named(view, &it.name)? == Some(it.tube))

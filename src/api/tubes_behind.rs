@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 /// The tubes that require a condition or have a throttle, each with the number of its ready tasks,
 /// from [`Queue::requiring`] and [`Queue::throttled`].
 pub struct TubesBehind {
-    hold: Arc<QueueInner>,
+    inner: Arc<QueueInner>,
     is_throttle: bool,
     name: String,
     page: VecDeque<(String, u64)>,
@@ -29,8 +29,8 @@ impl TubesBehind {
             NamedGate::Condition(name) => (false, name),
             NamedGate::Throttle(name) => (true, name),
         };
-        let (hold, page, next) = (queue.hold.clone(), VecDeque::new(), Some(0));
-        Self { hold, is_throttle, name: name.to_owned(), page, next }
+        let (inner, page, next) = (queue.inner.clone(), VecDeque::new(), Some(0));
+        Self { inner, is_throttle, name: name.to_owned(), page, next }
     }
 
     fn read(&mut self) -> Result<Option<(String, u64)>> {
@@ -40,7 +40,7 @@ impl TubesBehind {
         while self.page.is_empty() {
             // After an error the listing is over.
             let Some(from) = self.next.take() else { return Ok(None) };
-            (self.page, self.next) = self.hold.core.look_at(|state, _| {
+            (self.page, self.next) = self.inner.core.look_at(|state, _| {
                 let (mut page, mut last) = (VecDeque::new(), None);
                 for number in state.derived.gated.naming(gate, from, PAGE_TASKS) {
                     last = Some(number);

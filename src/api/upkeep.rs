@@ -278,7 +278,7 @@ impl Queue {
     /// # }
     /// ```
     pub fn clock_step(&self) -> Option<ClockStep> {
-        self.hold.core.clock_step
+        self.inner.core.clock_step
     }
 
     /// Returns after everything written so far is synced.
@@ -338,8 +338,8 @@ impl Queue {
             core.health.serves()?;
             core.health.runs()
         });
-        if self.hold.core.settings.by_hand {
-            self.hold.callbacks.call_all();
+        if self.inner.core.settings.by_hand {
+            self.inner.callbacks.call_all();
         }
         ticked
     }

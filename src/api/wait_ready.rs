@@ -90,7 +90,7 @@ impl<T: ?Sized> Tube<T> {
         if wait.is_stopped() {
             return Ok(false);
         }
-        let (core, number) = (&self.hold.core, self.number);
+        let (core, number) = (&self.inner.core, self.number);
         let look = || {
             core.catch_up(number)?;
             let ready = core.look_at(|state, now| {

@@ -99,8 +99,8 @@ impl TicketHandle {
     fn replacement<'a>(&self, payload: NewPayload<'a>) -> Replacement<'a> {
         Replacement {
             payload,
-            payload_bytes_max: self.hold.core.live.payload_bytes_max.load(Ordering::Relaxed),
-            durable_bytes_max: self.hold.core.live.durable_bytes_max.load(Ordering::Relaxed),
+            payload_bytes_max: self.inner.core.live.payload_bytes_max.load(Ordering::Relaxed),
+            durable_bytes_max: self.inner.core.live.durable_bytes_max.load(Ordering::Relaxed),
             staged: None,
         }
     }
@@ -168,7 +168,7 @@ impl WithPayload<'_> {
         let payload = self.payload;
         self.holder.settle(|held| {
             held.advance_by(next, terms, |op, durability| {
-                held.hold.core.run_with_payload(op, held.replacement(payload), durability)
+                held.inner.core.run_with_payload(op, held.replacement(payload), durability)
             })
         })
     }
@@ -176,7 +176,7 @@ impl WithPayload<'_> {
 
 fn apply(held: &TicketHandle, verdict: Verdict<'_>, payload: NewPayload<'_>) -> Result<()> {
     held.settle_by(verdict, |op, _| {
-        held.hold.core.run_with_payload(op, held.replacement(payload), held.durability)
+        held.inner.core.run_with_payload(op, held.replacement(payload), held.durability)
     })
 }
 

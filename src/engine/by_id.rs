@@ -133,11 +133,11 @@ impl Tool<'_> {
             Verb::Bury(_) | Verb::Trash(_) if matches!(from, TaskState::Trashed(_)) => Ok(()),
             Verb::Bury(_) if from.state() == State::Buried => Ok(()),
             Verb::Fail(reason) | Verb::Bury(reason) | Verb::Trash(reason) => {
-                let head = match &from {
+                let progress = match &from {
                     TaskState::Blocked(row) => TaskState::unblocked(row, ctx.now),
-                    from => from.head().clone(),
+                    from => from.progress().clone(),
                 };
-                let mut to = set_aside(ctx, tube, head, from.holder(), reason)?;
+                let mut to = set_aside(ctx, tube, progress, from.holder(), reason)?;
                 let cause = trash::cause_of(&to);
                 let noted = history::note(ctx, task, (&from, &mut to), cause)?;
                 transition::move_task(ctx, task, &from, &to, cause)?;

@@ -97,12 +97,12 @@ pub(crate) fn follow_at_once(ctx: &mut OpContext<'_>) -> Result<bool> {
     let Some(begun) = ctx.effects().edges.take() else { return Ok(false) };
     let (mut left, mut grows) = (EdgeWork::default(), false);
     for kind in [Work::Unlink, Work::Cascade] {
-        let is_of = |at: &&Key| at.starts_with(&key::work_of(kind));
-        let rows: Vec<Key> = begun.rows.iter().filter(is_of).map(|at| key::copy(at)).collect();
+        let of_kind = begun.rows.iter().filter(|(of, _)| *of == kind);
+        let rows: Vec<Key> = of_kind.map(|(_, at)| key::copy(at)).collect();
         let of = FollowEnds { kind, of: Some(&rows) };
         let step = of.decide(ctx)?;
         grows |= of.grows() && step.is_any;
-        left.rows.extend(rows.into_iter().skip(step.passed));
+        left.rows.extend(rows.into_iter().skip(step.passed).map(|at| (kind, at)));
         left.rows.extend(step.began.into_iter().flat_map(|began| began.rows));
     }
     ctx.effects().edges = (!left.rows.is_empty()).then(|| Box::new(left));
@@ -223,18 +223,18 @@ fn cascade(
         if ended == TaskEnds::default() {
             continue;
         }
-        let told = part(ctx, |ctx| match fate(&edge, ended) {
-            Fate::Stays => Ok(Told::Later),
+        let outcome = part(ctx, |ctx| match fate(&edge, ended) {
+            Fate::Stays => Ok(EdgeOutcome::Later),
             // Whether it has succeeded is not known: no task is removed for that.
-            Fate::Cancelled if is_guess => Ok(Told::Later),
+            Fate::Cancelled if is_guess => Ok(EdgeOutcome::Later),
             Fate::Met => meet(ctx, (run, id), (later, &edge), there.is_some()),
             Fate::Cancelled => cancel(ctx, (run, id), (later, &edge)),
         });
-        match told? {
-            Some(Told::Met) => met += 1,
-            Some(Told::Gone) => gone += 1,
-            // Of one that cannot be told: it stays for its repair.
-            Some(Told::Later) | None => {}
+        match outcome? {
+            Some(EdgeOutcome::Met) => met += 1,
+            Some(EdgeOutcome::Gone) => gone += 1,
+            // Of one that cannot be read: it stays for its repair.
+            Some(EdgeOutcome::Later) | None => {}
         }
     };
     if let Some((number, _)) = there
@@ -250,7 +250,7 @@ fn cascade(
 }
 
 /// What became of an open edge.
-enum Told {
+enum EdgeOutcome {
     /// It is met, and stays for the later task.
     Met,
     /// It is removed.
@@ -266,10 +266,10 @@ fn meet(
     (run, id): (Run, TaskId),
     (later, edge): (TaskId, &EdgeRow),
     is_kept: bool,
-) -> Result<Told> {
+) -> Result<EdgeOutcome> {
     let found = match find(ctx, (edge.tube, later), true)? {
         // It cannot be read: the edge stays for its repair.
-        Some(Err(())) => return Ok(Told::Later),
+        Some(Err(())) => return Ok(EdgeOutcome::Later),
         Some(Ok(found)) => Some(found),
         None => None,
     };
@@ -278,15 +278,15 @@ fn meet(
         None => return meet_linking(ctx, (run, id), (later, edge), is_kept),
     };
     let mut to = from.clone();
-    let head = to.head_mut();
-    let mut counts = head.edges(Direction::Dependency);
+    let progress = to.progress_mut();
+    let mut counts = progress.edges(Direction::Dependency);
     // It is done, and other work removes its edges.
     if counts.open == 0 {
-        return Ok(Told::Later);
+        return Ok(EdgeOutcome::Later);
     }
     counts.open -= 1;
     counts.met += u32::from(is_kept);
-    edges::say(head, Direction::Dependency, counts)?;
+    edges::say(progress, Direction::Dependency, counts)?;
     let task = stored.task(&tube)?;
     match &to {
         TaskState::Blocked(row) if counts.open == 0 => {
@@ -304,7 +304,7 @@ fn meet_linking(
     (run, id): (Run, TaskId),
     (later, edge): (TaskId, &EdgeRow),
     is_kept: bool,
-) -> Result<Told> {
+) -> Result<EdgeOutcome> {
     let at = key::work(Work::Linking, edges::scope(run), later);
     let work = ctx.row(&at)?.and_then(|(_, row)| row);
     let Some(mut work) = work.as_deref().and_then(LinkingRow::decode) else {
@@ -323,7 +323,7 @@ fn move_edge(
     (run, id): (Run, TaskId),
     (later, edge, number): (TaskId, &EdgeRow, u32),
     is_kept: bool,
-) -> Result<Told> {
+) -> Result<EdgeOutcome> {
     if !is_kept {
         return remove_edge(ctx, (run, id), later);
     }
@@ -335,11 +335,15 @@ fn move_edge(
     ctx.set(key::edge(Direction::Dependent, run, (id, later), true), row.encode())?;
     let row = EdgeRow { tube, ..*edge };
     ctx.set(key::edge(Direction::Dependency, run, (later, id), true), row.encode())?;
-    Ok(Told::Met)
+    Ok(EdgeOutcome::Met)
 }
 
 /// Removes both rows of an open edge.
-fn remove_edge(ctx: &mut OpContext<'_>, (run, id): (Run, TaskId), later: TaskId) -> Result<Told> {
+fn remove_edge(
+    ctx: &mut OpContext<'_>,
+    (run, id): (Run, TaskId),
+    later: TaskId,
+) -> Result<EdgeOutcome> {
     for at in [
         key::edge(Direction::Dependent, run, (id, later), false),
         key::edge(Direction::Dependency, run, (later, id), false),
@@ -348,7 +352,7 @@ fn remove_edge(ctx: &mut OpContext<'_>, (run, id): (Run, TaskId), later: TaskId)
             ctx.remove(at);
         }
     }
-    Ok(Told::Gone)
+    Ok(EdgeOutcome::Gone)
 }
 
 /// Removes the later task. Work on its own edges removes the edge.
@@ -356,9 +360,9 @@ fn cancel(
     ctx: &mut OpContext<'_>,
     (run, id): (Run, TaskId),
     (later, edge): (TaskId, &EdgeRow),
-) -> Result<Told> {
+) -> Result<EdgeOutcome> {
     match find(ctx, (edge.tube, later), true)? {
-        Some(Err(())) => return Ok(Told::Later),
+        Some(Err(())) => return Ok(EdgeOutcome::Later),
         Some(Ok((tube, stored, from))) => {
             // One that is done has gone on without it.
             if from.state() != State::Done {
@@ -368,7 +372,7 @@ fn cancel(
                 });
                 let at = || key::blocked(tube.run(), later);
                 let Some(stored) = ctx.or_repair(&tube, at, whole)? else {
-                    return Ok(Told::Later);
+                    return Ok(EdgeOutcome::Later);
                 };
                 transition::erase(ctx, &stored.task(&tube)?, &from, Cause::Cancel)?;
             }
@@ -382,7 +386,7 @@ fn cancel(
             ctx.change(at, LinkingRow { is_cancelled: true, ..work }.encode());
         }
     }
-    Ok(Told::Later)
+    Ok(EdgeOutcome::Later)
 }
 
 /// Removes edges of a task to those that it came after. Returns whether all.

@@ -232,7 +232,7 @@ impl Op for End {
 impl End {
     /// Returns one sweep's leases. Returns where to continue; `None` at the end.
     fn return_leases(&self, ctx: &mut OpContext<'_>) -> Result<Option<LeasePlace>> {
-        if ctx.count(Range::of(Tag::Held)) == 0 {
+        if ctx.count(Range::of(Tag::OwnerLease)) == 0 {
             return Ok(None);
         }
         let (first, last) = self.tube.map_or((self.from.tube, u32::MAX), |tube| (tube, tube));
@@ -246,11 +246,11 @@ impl End {
             }
             tubes_left -= 1;
             let Some(tube) = sound(ctx.tube(number))? else { continue };
-            if ctx.count(tube.range(Tag::Held)) == 0 {
+            if ctx.count(tube.range(Tag::OwnerLease)) == 0 {
                 continue;
             }
-            let mut rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
-            rows.skip_to(key::held(tube.run(), self.consumer, TaskId::new(task)));
+            let mut rows = Scan::prefixed(key::leases_of(tube.run(), self.consumer));
+            rows.skip_to(key::owner_lease(tube.run(), self.consumer, TaskId::new(task)));
             while let Some((met, _)) = rows.next(ctx)? {
                 let id = key::id_of(&met).ok_or_else(|| damaged("held"))?;
                 if leases_left == 0 || ctx.is_sweep_long() {
@@ -299,8 +299,8 @@ impl Op for Resume {
         let tube = ctx.tube(self.tube)?;
         let row = query::open_consumer(ctx, self.consumer)?;
         query::open_consumer(ctx, self.holder)?;
-        let rows = Scan::prefixed(key::held_by(tube.run(), self.consumer));
-        let from = key::held(tube.run(), self.consumer, self.from);
+        let rows = Scan::prefixed(key::leases_of(tube.run(), self.consumer));
+        let from = key::owner_lease(tube.run(), self.consumer, self.from);
         let mut leases = TaskSweep::new(rows, from);
         let (mut handed, mut bytes) = (Vec::new(), 0);
         while bytes < SWEEP_BYTES
@@ -338,9 +338,9 @@ impl Resume {
         let task = stored.task(tube)?;
         let mut content = task.content(ctx)?;
         content.payload.read_if_short(ctx, bytes_left)?;
-        let mut head = taken.head.clone();
-        let noted = history::note_adoption(ctx, &task, (&taken, &mut head), self.holder)?;
-        let from = (&TaskState::Taken(taken), head);
+        let mut progress = taken.progress.clone();
+        let noted = history::note_adoption(ctx, &task, (&taken, &mut progress), self.holder)?;
+        let from = (&TaskState::Taken(taken), progress);
         let handed = hand_out(ctx, &task, from, content, self.holder, Cause::Touch)?;
         noted.write(ctx);
         Ok(Some(handed))

@@ -120,7 +120,7 @@ pub(crate) struct OpContext<'a> {
     pub(crate) known: &'a dyn KnownTubes,
     pub(crate) numbers: &'a mut Reserve,
     /// Collects the decision.
-    pub(crate) draft: &'a mut Decision,
+    pub(crate) decision: &'a mut Decision,
     /// Subscribers, if there are some.
     pub(crate) wants: Option<&'a dyn EventSubscribers>,
     pub(crate) repaired: &'a Repaired,
@@ -165,7 +165,7 @@ impl<'a> OpContext<'a> {
     }
 
     fn over(&self) -> Over<'_> {
-        Over { view: self.view, draft: self.draft }
+        Over { view: self.view, decision: self.decision }
     }
 
     /// A task's id, or a number in the order of ids, that was never assigned before. The commit has
@@ -199,17 +199,17 @@ impl<'a> OpContext<'a> {
 
     #[inline]
     pub(crate) fn add(&mut self, key: Key, value: Value) {
-        self.draft.rows.write((key, RowOp::Add(value)));
+        self.decision.rows.write((key, RowOp::Add(value)));
     }
 
     #[inline]
     pub(crate) fn change(&mut self, key: Key, value: Value) {
-        self.draft.rows.write((key, RowOp::Change(value)));
+        self.decision.rows.write((key, RowOp::Change(value)));
     }
 
     #[inline]
     pub(crate) fn remove(&mut self, key: Key) {
-        self.draft.rows.write((key, RowOp::Remove));
+        self.decision.rows.write((key, RowOp::Remove));
     }
 
     /// When a task with this delay, or that may start at this time of day, becomes ready, and
@@ -233,20 +233,20 @@ impl<'a> OpContext<'a> {
         &mut self,
         decide: impl FnOnce(&mut OpContext<'_>) -> Result<R>,
     ) -> Result<R> {
-        let (next, mut part) = (self.numbers.next, self.draft.begin_part());
+        let (next, mut part) = (self.numbers.next, self.decision.begin_part());
         let decided = decide(&mut OpContext {
-            view: &Over { view: self.view, draft: self.draft },
+            view: &Over { view: self.view, decision: self.decision },
             known: self.known,
             numbers: self.numbers,
-            draft: &mut part,
+            decision: &mut part,
             wants: self.wants,
             repaired: self.repaired,
             now: self.now,
         });
         match &decided {
-            Ok(_) => self.draft.add_part(part),
+            Ok(_) => self.decision.add_part(part),
             Err(_) => {
-                self.draft.drop_part(part);
+                self.decision.drop_part(part);
                 self.numbers.next = next;
             }
         }
@@ -264,32 +264,33 @@ impl<'a> OpContext<'a> {
 
     /// Says that the rows need this feature. It is entered before they are written.
     pub(crate) fn needs(&mut self, feature: &Feature) {
-        self.draft.needs.get_or_insert_default().add(feature);
+        self.decision.needs.get_or_insert_default().add(feature);
     }
 
     /// What is published after the commit.
     #[inline]
     pub(crate) fn effects(&mut self) -> &mut Effects {
-        &mut self.draft.effects
+        &mut self.decision.effects
     }
 
     /// The border of a tube's fresh tasks after the decision so far; `None` if it is not known.
     #[inline]
     pub(crate) fn border<'t>(&'t self, tube: &'t TubeEntry) -> Option<&'t Border> {
-        self.draft.effects.border(tube.number).or(tube.border.as_ref())
+        self.decision.effects.border(tube.number).or(tube.border.as_ref())
     }
 
     /// Whether a sweep ends here, because of the payload bytes that it has read for events, and for
     /// calls that wait for the end of a task, or because of the rows that it writes: of tasks with
     /// many tags.
     pub(crate) fn is_sweep_long(&self) -> bool {
-        let draft = &self.draft;
-        draft.effects.payload_bytes() >= SWEEP_BYTES || draft.rows.layer.entries() >= SWEEP_ROWS
+        let decision = &self.decision;
+        decision.effects.payload_bytes() >= SWEEP_BYTES
+            || decision.rows.layer.entries() >= SWEEP_ROWS
     }
 
     /// Writes a work row, which the timer handles.
     pub(crate) fn set_work(&mut self, at: Key, work: Value) -> Result<()> {
-        self.draft.effects.begin_timer_work();
+        self.decision.effects.begin_timer_work();
         self.set(at, work)
     }
 
@@ -304,7 +305,7 @@ impl<'a> OpContext<'a> {
         let row = Some(Box::new(row));
         let (setting, stalled, is_adopted, schedule) = (None, 0, false, None);
         let change = TubeChange { number, row, cause, setting, stalled, is_adopted, schedule };
-        self.draft.effects.tubes.push(change);
+        self.decision.effects.tubes.push(change);
         Ok(())
     }
 

@@ -39,16 +39,16 @@ impl Original {
         id: TaskId,
         now: Now,
     ) -> Result<(Self, StoredPayload)> {
-        let (stored, standing) = lookup::find(view, tube, id)?;
+        let (stored, state) = lookup::find(view, tube, id)?;
         let stored = stored.whole(view, tube)?;
         let task = stored.task(tube)?;
         let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
         if row.is_payload_dropped() {
             return Err(Error::new(ErrorKind::WrongState).because("its payload was not kept"));
         }
-        let head = match &standing {
+        let progress = match &state {
             TaskState::Delayed(row) => TaskState::undelayed(row, now),
-            standing => standing.head().clone(),
+            state => state.progress().clone(),
         };
         let length = |micros| match micros {
             NEVER => Duration::MAX,
@@ -56,13 +56,13 @@ impl Original {
         };
         // The length of a ttl is not stored: it is the time from the put, or the last move, to its
         // end.
-        let ttl = match head.expires {
+        let ttl = match progress.expires {
             NEVER => NEVER,
             expires => expires.saturating_sub(row.lives_since()).max(1),
         };
-        let (priority, retry) = (task.own_priority(&head), head.retry_terms());
-        let (ttl, ttr) = (length(ttl), length(head.ttr));
-        let gates = task_gates::of(task.group, &head).map(str::to_owned);
+        let (priority, retry) = (task.own_priority(&progress), progress.retry_terms());
+        let (ttl, ttr) = (length(ttl), length(progress.ttr));
+        let gates = task_gates::of(task.group, &progress).map(str::to_owned);
         let payload = task.content(view)?.payload;
         Ok((Self { stored, priority, ttl, ttr, retry, gates }, payload))
     }

@@ -73,31 +73,31 @@ impl Decision {
 /// A view with a decision applied, for the next op of the same transaction.
 pub(crate) struct Over<'a> {
     pub(crate) view: &'a dyn View,
-    pub(crate) draft: &'a Decision,
+    pub(crate) decision: &'a Decision,
 }
 
 /// Most reads come before the first write.
 impl View for Over<'_> {
     #[inline]
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        let rows = &self.draft.rows;
+        let rows = &self.decision.rows;
         if rows.is_empty() { self.view.get(key) } else { rows.get(self.view, key) }
     }
 
     #[inline]
     fn first(&self, from: &[u8], to: &[u8]) -> Result<Option<Met>> {
-        let rows = &self.draft.rows;
+        let rows = &self.decision.rows;
         if rows.is_empty() { self.view.first(from, to) } else { rows.first(self.view, from, to) }
     }
 
     #[inline]
     fn count(&self, range: Range) -> u64 {
-        let (rows, before) = (&self.draft.rows, self.view.count(range));
+        let (rows, before) = (&self.decision.rows, self.view.count(range));
         if rows.is_empty() { before } else { before.saturating_add_signed(rows.moved_in(range)) }
     }
 
     fn durable_bytes(&self) -> u64 {
-        self.view.durable_bytes().saturating_add_signed(self.draft.effects.durable_bytes)
+        self.view.durable_bytes().saturating_add_signed(self.decision.effects.durable_bytes)
     }
 
     fn is_full(&self) -> bool {

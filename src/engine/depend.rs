@@ -83,14 +83,14 @@ impl Op for Depend<'_> {
             ensure_acyclic(ctx, tube.run(), (earlier, id), &mut left)?;
         }
         let (mut to, more) = (row.clone(), new.counts());
-        let mut counts = to.head.edges(Direction::Dependency);
+        let mut counts = to.progress.edges(Direction::Dependency);
         counts.open = counts.open.saturating_add(more.open);
         counts.met = counts.met.saturating_add(more.met);
         if u64::from(counts.open) + u64::from(counts.met) > EDGES_MAX as u64 {
             let text = format!("a task comes after at most {EDGES_MAX} others");
             return Err(Error::new(ErrorKind::Invalid).because(text).on_task(id));
         }
-        edges::say(&mut to.head, Direction::Dependency, counts)?;
+        edges::say(&mut to.progress, Direction::Dependency, counts)?;
         let task = stored.task(tube)?;
         let (from, to) = (TaskState::Blocked(row), TaskState::Blocked(to));
         new.write(ctx, (tube, id))?;
@@ -134,7 +134,7 @@ impl Op for Undepend<'_> {
                 some
             }
         };
-        let mut counts = row.head.edges(Direction::Dependency);
+        let mut counts = row.progress.edges(Direction::Dependency);
         for earlier in &tasks {
             for is_met in [false, true] {
                 let at = key::edge(Direction::Dependency, tube.run(), (id, *earlier), is_met);
@@ -158,7 +158,7 @@ impl Op for Undepend<'_> {
             counts = EdgeCounts::default();
         }
         let mut to = row.clone();
-        edges::say(&mut to.head, Direction::Dependency, counts)?;
+        edges::say(&mut to.progress, Direction::Dependency, counts)?;
         let task = stored.task(tube)?;
         let from = TaskState::Blocked(row);
         if counts.open == 0 {

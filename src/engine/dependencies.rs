@@ -118,7 +118,7 @@ impl<'a> NewEdges<'a> {
             }
             let there = locate(ctx, earlier, found)?;
             let ended = match &there {
-                Some((other, _, standing)) => {
+                Some((other, _, state)) => {
                     if other.run().is_temporary() != tube.run().is_temporary() {
                         let text = format!(
                             "after task {earlier}: one of both is in a temporary tube, and the \
@@ -126,7 +126,7 @@ impl<'a> NewEdges<'a> {
                         );
                         return Err(Error::new(ErrorKind::Unsupported).because(text));
                     }
-                    match standing {
+                    match state {
                         TaskState::Done(_) => TaskEnds { done: true, ..TaskEnds::default() },
                         TaskState::Buried(_) | TaskState::Trashed(_) => {
                             TaskEnds { buried: true, ..TaskEnds::default() }
@@ -223,15 +223,15 @@ impl NewEdge<'_> {
 #[cold]
 pub(crate) fn block(
     ctx: &OpContext<'_>,
-    standing: TaskState,
+    state: TaskState,
     counts: EdgeCounts,
 ) -> Result<TaskState> {
-    let mut standing = match counts.open {
-        0 => standing,
-        _ => standing.blocked(ctx.now),
+    let mut state = match counts.open {
+        0 => state,
+        _ => state.blocked(ctx.now),
     };
-    edges::say(standing.head_mut(), Direction::Dependency, counts)?;
-    Ok(standing)
+    edges::say(state.progress_mut(), Direction::Dependency, counts)?;
+    Ok(state)
 }
 
 /// The tube that has a task, and its state. One that was not found where it was is looked for by
@@ -247,8 +247,8 @@ fn locate<'a>(ctx: &OpContext<'a>, id: TaskId, found: &FoundTasks) -> Result<Opt
         match read {
             Err(error) if error.is_not_found() => {}
             read => {
-                let (stored, standing) = read?;
-                return Ok(Some((tube, stored, standing)));
+                let (stored, state) = read?;
+                return Ok(Some((tube, stored, state)));
             }
         }
     }
@@ -284,14 +284,14 @@ fn count_found(
     let Some(task) = sound(stored.task(tube))? else { return Ok(()) };
     let mut to = match from.clone() {
         // It gets a row.
-        TaskState::Fresh(head) => TaskState::Ready(head),
+        TaskState::Fresh(progress) => TaskState::Ready(progress),
         state => state,
     };
-    let before = to.head().edges(Direction::Dependent);
+    let before = to.progress().edges(Direction::Dependent);
     let changed =
         |count: u32, by: i64| u32::try_from((i64::from(count) + by).max(0)).unwrap_or(u32::MAX);
     let after = EdgeCounts { open: changed(before.open, open), met: changed(before.met, met) };
-    edges::say(to.head_mut(), Direction::Dependent, after)?;
+    edges::say(to.progress_mut(), Direction::Dependent, after)?;
     transition::restate(ctx, &task, from, &to)?;
     if from.is_held() && !to.is_held() {
         // Its tube keeps it by its own terms again.

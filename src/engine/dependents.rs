@@ -48,12 +48,12 @@ pub(crate) fn ensure_among(
     removed: Together<'_>,
     left: &mut usize,
 ) -> Result<()> {
-    let head = from.head();
+    let progress = from.progress();
     // Those that come after one that is done wait for it no more.
-    if head.extension.is_empty() || matches!(from, TaskState::Done(_)) {
+    if progress.extension.is_empty() || matches!(from, TaskState::Done(_)) {
         return Ok(());
     }
-    if head.edges(Direction::Dependent).open == 0 {
+    if progress.edges(Direction::Dependent).open == 0 {
         return Ok(());
     }
     look(ctx, (task.tube, task.id), removed, left)

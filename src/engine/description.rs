@@ -49,8 +49,8 @@ pub(crate) fn info(
     id: TaskId,
     now: Now,
 ) -> Result<TaskDescription> {
-    let (stored, standing) = lookup::find(view, tube, id)?;
-    describe(view, tube, stored, &standing, now)
+    let (stored, state) = lookup::find(view, tube, id)?;
+    describe(view, tube, stored, &state, now)
 }
 
 /// The task of a state that the next verb would use first.
@@ -71,22 +71,22 @@ fn describe(
     view: &dyn View,
     tube: &TubeEntry,
     stored: StoredTask,
-    standing: &TaskState,
+    state: &TaskState,
     now: Now,
 ) -> Result<TaskDescription> {
     let stored = stored.whole(view, tube)?;
     let task = stored.task(tube)?;
     let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
-    let head = standing.head();
-    let (phase, progress) = reports::read(view, tube, task.id, standing)?;
-    let reported = progress.as_ref().map_or(SystemTime::UNIX_EPOCH, |progress| progress.at);
-    let last = last_change::read(view, tube, task.id, standing, now)?;
-    let [requires, throttles] = names(task_gates::of(task.group, head));
+    let progress = state.progress();
+    let (phase, work) = reports::read(view, tube, task.id, state)?;
+    let reported = work.as_ref().map_or(SystemTime::UNIX_EPOCH, |work| work.at);
+    let last = last_change::read(view, tube, task.id, state, now)?;
+    let [requires, throttles] = names(task_gates::of(task.group, progress));
     let mut info = TaskSummary {
         id: task.id,
         tube: tube.row.name.clone(),
-        state: standing.state(),
-        priority: task.own_priority(head),
+        state: state.state(),
+        priority: task.own_priority(progress),
         group: group_in(task.group).filter(|it| !it.is_empty()).map(str::to_owned),
         requires,
         throttles,
@@ -96,7 +96,7 @@ fn describe(
         details: details(tube, &row),
         spawned_from: row.spawned().map(|spawned| spawned.by.to_owned()),
         nominal: row.spawned().map(|spawned| instant(spawned.nominal)),
-        tags: tags::read(view, tube.run(), task.id, head)?,
+        tags: tags::read(view, tube.run(), task.id, progress)?,
         tracked: query::is_tracked(view, task.id)?,
         payload_bytes: task.bytes,
         payload_generation: row.payload_generation(),
@@ -106,29 +106,29 @@ fn describe(
         updated: instant(last.when.max(row.created)).max(reported),
         due: None,
         delay_left: None,
-        ttl_left: left(head.expires, now.queue),
-        ttr: (head.ttr != NEVER).then(|| Duration::from_micros(head.ttr)),
+        ttl_left: left(progress.expires, now.queue),
+        ttr: (progress.ttr != NEVER).then(|| Duration::from_micros(progress.ttr)),
         lease_left: None,
         grace_left: None,
         holder: None,
         previous_holder: last.holder,
         phase,
-        progress,
-        deliveries: head.deliveries,
-        attempts: head.attempts,
-        max_attempts: retry::max_attempts(tube, head),
-        releases: head.releases,
-        buries: head.buries,
+        progress: work,
+        deliveries: progress.deliveries,
+        attempts: progress.attempts,
+        max_attempts: retry::max_attempts(tube, progress),
+        releases: progress.releases,
+        buries: progress.buries,
         reason: None,
         buried: None,
-        last_failure: last_failure(head),
+        last_failure: last_failure(progress),
         finished: None,
-        dependencies: edges::linked(view, tube, task.id, (head, Direction::Dependency))?,
-        dependents: edges::linked(view, tube, task.id, (head, Direction::Dependent))?,
-        history: standing.history_entries(),
+        dependencies: edges::linked(view, tube, task.id, (progress, Direction::Dependency))?,
+        dependents: edges::linked(view, tube, task.id, (progress, Direction::Dependent))?,
+        history: state.history_entries(),
     };
-    add_state(&mut info, view, standing, now)?;
-    let result = match standing {
+    add_state(&mut info, view, state, now)?;
+    let result = match state {
         TaskState::Done(done) => done.result.clone(),
         _ => None,
     };
@@ -149,13 +149,8 @@ pub(crate) fn details(tube: &TubeEntry, row: &TaskRow<'_>) -> Details {
 }
 
 /// Adds what only its state says.
-fn add_state(
-    info: &mut TaskSummary,
-    view: &dyn View,
-    standing: &TaskState,
-    now: Now,
-) -> Result<()> {
-    match standing {
+fn add_state(info: &mut TaskSummary, view: &dyn View, state: &TaskState, now: Now) -> Result<()> {
+    match state {
         TaskState::Fresh(_) | TaskState::Ready(_) => {}
         TaskState::Delayed(delayed) => {
             info.due = (delayed.due != NEVER).then(|| instant(delayed.due));
@@ -163,14 +158,14 @@ fn add_state(
             info.delay_left = (wait != NEVER).then(|| Duration::from_micros(wait));
             // The rest of the ttl when the delay ends.
             let due = now.queue.saturating_add(wait);
-            info.ttl_left = left(delayed.head.expires, due);
+            info.ttl_left = left(delayed.progress.expires, due);
         }
         TaskState::Blocked(row) => {
             // It does not run.
-            info.ttl_left = left(row.head.expires, row.since);
+            info.ttl_left = left(row.progress.expires, row.since);
         }
         TaskState::Taken(taken) => {
-            info.lease_left = left(taken.deadline.min(taken.head.lapsed()), now.lease);
+            info.lease_left = left(taken.deadline.min(taken.progress.lapsed()), now.lease);
             if taken.is_stalled() {
                 let end = left(taken.deadline, now.lease);
                 info.grace_left = Some(end.unwrap_or(Duration::MAX));
@@ -194,9 +189,9 @@ fn left(until: u64, now: u64) -> Option<Duration> {
 }
 
 /// What the last retry or fail of a task said.
-fn last_failure(head: &TaskProgress) -> Option<Failure> {
+fn last_failure(progress: &TaskProgress) -> Option<Failure> {
     let kept = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    let (message, more) = (head.last_error.clone(), head.failure());
+    let (message, more) = (progress.last_error.clone(), progress.failure());
     let Some(more) = more else {
         // By a version that stored no more.
         return (!message.is_empty()).then_some(Failure {
@@ -221,8 +216,8 @@ fn listed_due(view: &dyn View, tube: &TubeEntry, due: &Key, now: Now) -> Result<
         false => key::delayed(tube.run(), id),
     };
     let row = view.get(&key)?.ok_or_else(|| damaged("state"))?;
-    let (stored, standing) = stored::open(view, tube, &key, &row)?;
-    let (what, when) = match &standing {
+    let (stored, state) = stored::open(view, tube, &key, &row)?;
+    let (what, when) = match &state {
         TaskState::Delayed(row) => (row.deadline(), row.due),
         TaskState::Taken(row) => (Deadline::Ttr, row.deadline),
         _ => return Err(damaged("due")),
@@ -230,25 +225,25 @@ fn listed_due(view: &dyn View, tube: &TubeEntry, due: &Key, now: Now) -> Result<
     if key::due(tube.run(), what, when, id) != *due {
         return Err(damaged("due"));
     }
-    describe(view, tube, stored, &standing, now)
+    describe(view, tube, stored, &state, now)
 }
 
-/// The ready task that has the turn of its group.
+/// The ready task that is the head of its group.
 ///
 /// # Errors
-/// `Damaged` if one of its rows is damaged or missing, and if it no longer has the turn.
-fn listed_turn(view: &dyn View, tube: &TubeEntry, turn: &Met, now: Now) -> Result<TaskDescription> {
-    let (key, group) = turn;
-    match groups::whose_turn(view, tube, key, group.clone())? {
+/// `Damaged` if one of its rows is damaged or missing, and if it is the head no longer.
+fn listed_head(view: &dyn View, tube: &TubeEntry, head: &Met, now: Now) -> Result<TaskDescription> {
+    let (key, group) = head;
+    match groups::at_head(view, tube, key, group.clone())? {
         Some((line, Some(row))) => {
-            let (stored, standing) = stored::open(view, tube, &line, &row)?;
-            describe(view, tube, stored, &standing, now)
+            let (stored, state) = stored::open(view, tube, &line, &row)?;
+            describe(view, tube, stored, &state, now)
         }
-        _ => Err(damaged("turn")),
+        _ => Err(damaged("head")),
     }
 }
 
-/// The task of a row of its state, of its deadline, or of its group's turn.
+/// The task of a row of its state, of its deadline, or of its group's head.
 ///
 /// # Errors
 /// `Damaged` if one of its rows is damaged or missing.
@@ -263,12 +258,12 @@ pub(crate) fn listed(
     if is_of(Tag::Due) {
         return listed_due(view, tube, met, now);
     }
-    if is_of(Tag::Turn) {
-        return listed_turn(view, tube, listed, now);
+    if is_of(Tag::OpenHead) {
+        return listed_head(view, tube, listed, now);
     }
     let row = row.as_ref().ok_or_else(|| damaged("state"))?;
-    let (stored, standing) = stored::open(view, tube, met, row)?;
-    describe(view, tube, stored, &standing, now)
+    let (stored, state) = stored::open(view, tube, met, row)?;
+    describe(view, tube, stored, &state, now)
 }
 
 /// The taken task of a row.

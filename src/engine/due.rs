@@ -59,7 +59,7 @@ impl WorkOff {
 }
 
 /// Does only what every verb does first in its tube: the due work. Returns whether there may be
-/// more turns that a take would move.
+/// more heads that a take would move.
 pub(crate) struct CatchUp {
     pub(crate) tube: u32,
 }
@@ -225,26 +225,26 @@ fn fall_due(
     (what, when): (Deadline, u64),
     row: Option<&Value>,
 ) -> Result<bool> {
-    let Some((at, stored, standing)) = lookup::find_due(ctx, tube, id, what, row)? else {
+    let Some((at, stored, state)) = lookup::find_due(ctx, tube, id, what, row)? else {
         return Ok(false);
     };
     let Some(task) = ctx.or_repair(tube, || at, stored.task(tube))? else { return Ok(false) };
     // The task that replaces a damaged one does not have its deadlines.
-    if !standing.deadlines(tube).contains(&(what, when)) {
+    if !state.deadlines(tube).contains(&(what, when)) {
         return Ok(false);
     }
-    match (what, standing) {
+    match (what, state) {
         (Deadline::Delay | Deadline::RunAt, TaskState::Delayed(row)) => {
-            let to = TaskState::Ready(row.head.clone());
+            let to = TaskState::Ready(row.progress.clone());
             transition::move_task(ctx, &task, &TaskState::Delayed(row), &to, Cause::Delay)?;
         }
-        (Deadline::Ttl, standing) => {
-            if standing.head().kept_until() != when {
-                transition::erase(ctx, &task, &standing, Cause::Ttl)?;
-            } else if let Some(longer) = retention::kept_longer(ctx, tube, &standing) {
-                transition::restate(ctx, &task, &standing, &longer)?;
+        (Deadline::Ttl, state) => {
+            if state.progress().kept_until() != when {
+                transition::erase(ctx, &task, &state, Cause::Ttl)?;
+            } else if let Some(longer) = retention::kept_longer(ctx, tube, &state) {
+                transition::restate(ctx, &task, &state, &longer)?;
             } else {
-                transition::retire(ctx, &task, &standing)?;
+                transition::retire(ctx, &task, &state)?;
             }
         }
         (Deadline::Ttr, TaskState::Taken(taken)) => {
@@ -273,12 +273,12 @@ fn lapse(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result
         ReturnTo::After(delay) => delay,
         ReturnTo::Place | ReturnTo::Front | ReturnTo::Back => Duration::ZERO,
     };
-    let mut head = taken.head.clone();
+    let mut progress = taken.progress.clone();
     let mut to = if terms.charged {
-        settle::failed(ctx, task.tube, head, wait)
+        settle::failed(ctx, task.tube, progress, wait)
     } else {
-        head.attempts = head.attempts.saturating_sub(1);
-        settle::later(ctx, task.tube, head, wait)
+        progress.attempts = progress.attempts.saturating_sub(1);
+        settle::later(ctx, task.tube, progress, wait)
     };
     let order = match (terms.to, &to) {
         (ReturnTo::Front, TaskState::Ready(_)) => Order::front(ctx.id()),

@@ -56,7 +56,7 @@ impl<'a> EdgeExchange<'a> {
     /// The state of the task with its new edges: this one, in which it is delayed or ready.
     pub(crate) fn block(&self, ctx: &OpContext<'_>, next: TaskState) -> Result<TaskState> {
         let mut next = next;
-        edges::say(next.head_mut(), Direction::Dependency, EdgeCounts::default())?;
+        edges::say(next.progress_mut(), Direction::Dependency, EdgeCounts::default())?;
         block(ctx, next, self.new.counts())
     }
 

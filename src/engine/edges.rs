@@ -26,8 +26,12 @@ pub(crate) fn scope(run: Run) -> Run {
 ///
 /// # Errors
 /// `Unsupported` if fields of later versions leave no room.
-pub(crate) fn say(head: &mut TaskProgress, direction: Direction, counts: EdgeCounts) -> Result<()> {
-    if head.set_edges(direction, counts) {
+pub(crate) fn say(
+    progress: &mut TaskProgress,
+    direction: Direction,
+    counts: EdgeCounts,
+) -> Result<()> {
+    if progress.set_edges(direction, counts) {
         return Ok(());
     }
     let text = "fields of a later version leave no room for dependencies";
@@ -37,7 +41,7 @@ pub(crate) fn say(head: &mut TaskProgress, direction: Direction, counts: EdgeCou
 /// A task that was kept or set aside: those that come after it are told so.
 #[cold]
 pub(crate) fn end(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, to: &TaskState) -> Result<()> {
-    if to.head().edges(Direction::Dependent).open == 0 {
+    if to.progress().edges(Direction::Dependent).open == 0 {
         return Ok(());
     }
     let ended = match to {
@@ -58,12 +62,12 @@ pub(crate) fn erase(
     let run = task.tube.run();
     // Those that come after one that is done know of its success, or will by the work on it.
     let is_done = matches!(from, TaskState::Done(_));
-    if !is_done && from.head().edges(Direction::Dependent).open > 0 {
+    if !is_done && from.progress().edges(Direction::Dependent).open > 0 {
         let done = cause == Cause::Ack;
         let ended = TaskEnds { done, gone: !done, ..TaskEnds::default() };
         begin_cascade(ctx, (run, task.id), task.tube.number, ended)?;
     }
-    if !from.head().edges(Direction::Dependency).is_empty() {
+    if !from.progress().edges(Direction::Dependency).is_empty() {
         begin_unlink(ctx, (run, task.id))?;
     }
     Ok(())
@@ -73,12 +77,12 @@ pub(crate) fn erase(
 pub(crate) fn leave(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,
-    head: &mut TaskProgress,
+    progress: &mut TaskProgress,
 ) -> Result<()> {
-    if head.extension.is_empty() || head.edges(Direction::Dependency).is_empty() {
+    if progress.extension.is_empty() || progress.edges(Direction::Dependency).is_empty() {
         return Ok(());
     }
-    say(head, Direction::Dependency, EdgeCounts::default())?;
+    say(progress, Direction::Dependency, EdgeCounts::default())?;
     begin_unlink(ctx, (task.tube.run(), task.id))
 }
 
@@ -99,17 +103,18 @@ pub(crate) fn begin_cascade(
         buried: ended.buried || before.buried,
         gone: ended.gone || before.gone,
     };
-    set_work(ctx, at, CascadeRow { ended, tube, from: 0, buried_to }.encode())
+    set_work(ctx, Work::Cascade, (at, CascadeRow { ended, tube, from: 0, buried_to }.encode()))
 }
 
 /// Begins the removal of the edges of a task to those that it came after.
 pub(crate) fn begin_unlink(ctx: &mut OpContext<'_>, (run, id): (Run, TaskId)) -> Result<()> {
-    set_work(ctx, key::work(Work::Unlink, scope(run), id), Value::EMPTY)
+    let at = key::work(Work::Unlink, scope(run), id);
+    set_work(ctx, Work::Unlink, (at, Value::EMPTY))
 }
 
-fn set_work(ctx: &mut OpContext<'_>, at: key::Key, work: Value) -> Result<()> {
+fn set_work(ctx: &mut OpContext<'_>, kind: Work, (at, work): (key::Key, Value)) -> Result<()> {
     ctx.needs(&DEPENDENCIES);
-    ctx.effects().begin_edge_work(key::copy(&at));
+    ctx.effects().begin_edge_work(kind, key::copy(&at));
     ctx.set(at, work)
 }
 
@@ -178,12 +183,12 @@ pub(crate) fn linked(
     view: &dyn View,
     tube: &TubeEntry,
     id: TaskId,
-    (head, direction): (&TaskProgress, Direction),
+    (progress, direction): (&TaskProgress, Direction),
 ) -> Result<LinkedTasks> {
-    if head.extension.is_empty() {
+    if progress.extension.is_empty() {
         return Ok(LinkedTasks::default());
     }
-    let open = head.edges(direction).open;
+    let open = progress.edges(direction).open;
     let mut linked = LinkedTasks { count: u64::from(open), first: Vec::new() };
     if open > 0 {
         let mut rows = Scan::prefixed(key::edges_in(direction, tube.run(), id, false));
@@ -232,7 +237,7 @@ pub(crate) fn recover(
     view: &dyn View,
     run: Run,
     id: TaskId,
-    head: &mut TaskProgress,
+    progress: &mut TaskProgress,
 ) -> Result<()> {
     for direction in Direction::BOTH {
         let unlinks = direction == Direction::Dependency
@@ -242,7 +247,7 @@ pub(crate) fn recover(
             true => EdgeCounts::default(),
             false => counted(view, (direction, run), id)?,
         };
-        let _fits = head.set_edges(direction, counts);
+        let _fits = progress.set_edges(direction, counts);
     }
     Ok(())
 }
@@ -253,10 +258,10 @@ pub(crate) fn recover_unknown(
     view: &dyn View,
     run: Run,
     id: TaskId,
-    head: &mut TaskProgress,
+    progress: &mut TaskProgress,
 ) -> Result<()> {
-    match Direction::BOTH.iter().all(|direction| head.edges(*direction).is_empty()) {
-        true => recover(view, run, id, head),
+    match Direction::BOTH.iter().all(|direction| progress.edges(*direction).is_empty()) {
+        true => recover(view, run, id, progress),
         false => Ok(()),
     }
 }

@@ -4,7 +4,7 @@
 use crate::engine::step_notes::StepNotes;
 use crate::engine::tube_set::Looked;
 use crate::format::Deadline;
-use crate::format::key::{Key, Run};
+use crate::format::key::{Key, Run, Work};
 use crate::format::row::TubeRow;
 use crate::words::clock::{NEVER, Now};
 use crate::words::setting::SettingValue;
@@ -125,8 +125,8 @@ pub(crate) struct Border {
 /// Work on the edges between tasks that was begun.
 #[derive(Debug, Default)]
 pub(crate) struct EdgeWork {
-    /// The keys of its rows. One may stand here twice.
-    pub(crate) rows: Vec<Key>,
+    /// The keys of its rows, each with its kind. One may stand here twice.
+    pub(crate) rows: Vec<(Work, Key)>,
 }
 
 impl EdgeWork {
@@ -256,9 +256,9 @@ impl Effects {
     }
 
     /// A work row is written that is about edges.
-    pub(crate) fn begin_edge_work(&mut self, row: Key) {
+    pub(crate) fn begin_edge_work(&mut self, kind: Work, row: Key) {
         self.work = true;
-        self.edges.get_or_insert_default().rows.push(row);
+        self.edges.get_or_insert_default().rows.push((kind, row));
     }
 
     /// What the step means for those who wait for a slot.

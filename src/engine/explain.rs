@@ -63,10 +63,10 @@ fn ready(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<Vec<
     }
     let closed = gates::at(view, tube, now)?.into_iter().filter(|gate| gate.free == 0);
     reasons.extend(closed.map(GateNow::why));
-    let (stored, standing) = lookup::find(view, tube, id)?;
+    let (stored, state) = lookup::find(view, tube, id)?;
     let name = stored.task(tube)?.group;
     let mut is_stopped = false;
-    if let Some(own) = task_gates::of(name, standing.head()) {
+    if let Some(own) = task_gates::of(name, state.progress()) {
         let own = lines::gates_of(view, own, now)?;
         for why in own.into_iter().filter(|gate| gate.free == 0).map(GateNow::why) {
             is_stopped = true;

@@ -33,14 +33,14 @@ pub(crate) fn stored_text<'a>(ctx: &OpContext<'_>, text: &'a str) -> &'a str {
 pub(crate) fn note(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    head: &mut TaskProgress,
+    progress: &mut TaskProgress,
     holder: u32,
     (group, message): (&str, &str),
 ) -> Result<()> {
     needs(ctx, tube);
     let by = query::holder(ctx, holder)?.unwrap_or_default();
     let more = FailureRow { when: ctx.now.queue, by: &by, group: stored_group(group) };
-    head.fail(stored_text(ctx, message), &more);
+    progress.fail(stored_text(ctx, message), &more);
     Ok(())
 }
 
@@ -97,8 +97,8 @@ pub(crate) fn plan(
     Ok(counted)
 }
 
-fn group_of(standing: Option<&TaskState>) -> Option<&str> {
-    match standing {
+fn group_of(state: Option<&TaskState>) -> Option<&str> {
+    match state {
         Some(TaskState::Buried(row)) => row.failure_group(),
         _ => None,
     }

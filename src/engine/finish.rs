@@ -60,13 +60,13 @@ fn keep(
     from: &TaskState,
     result: Option<&[u8]>,
 ) -> Result<()> {
-    let mut head = from.head().clone();
-    head.clear_failure();
-    reports::forget_checkpoint(ctx, task, &mut head);
-    head.set_kept_until(retention::until(ctx, task.tube, Tag::Done));
-    edges::leave(ctx, task, &mut head)?;
+    let mut progress = from.progress().clone();
+    progress.clear_failure();
+    reports::forget_checkpoint(ctx, task, &mut progress);
+    progress.set_kept_until(retention::until(ctx, task.tube, Tag::Done));
+    edges::leave(ctx, task, &mut progress)?;
     let (time, result, has_key_rows) = (ctx.now.queue, result.map(Box::from), task.key().is_some());
-    let to = TaskState::Done(DoneRow { head, time, result, has_key_rows });
+    let to = TaskState::Done(DoneRow { progress, time, result, has_key_rows });
     if task.tube.row.options.drop_payloads {
         return keep_without_payload(ctx, task, (from, &to));
     }

@@ -127,7 +127,7 @@ fn regroup(
         }
         let line = key::line_of(tube.run(), group);
         if let Some((first, _)) = ctx.first(&line, &key::end_of(&line))? {
-            groups::set_turn(ctx, tube, (group, is_open), &first)?;
+            groups::set_head(ctx, tube, (group, is_open), &first)?;
         }
     }
     Ok(None)

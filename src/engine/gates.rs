@@ -274,7 +274,7 @@ pub(crate) fn limited(view: &dyn View, tube: &TubeEntry, now: Now) -> Result<u64
 pub(crate) fn takeable((view, known): (&dyn View, &dyn KnownTubes), tube: &TubeEntry) -> u64 {
     let in_lines = view.count(tube.range(Tag::Line));
     let others = query::count(view, tube, State::Ready).saturating_sub(in_lines);
-    let is_any_open = view.count(tube.range(Tag::Turn)) > 0 || known.may_open(tube.number);
+    let is_any_open = view.count(tube.range(Tag::OpenHead)) > 0 || known.may_open(tube.number);
     others.saturating_add(if is_any_open { in_lines } else { 0 })
 }
 

@@ -1,7 +1,7 @@
 //! Groups: strict order, a bounded number in flight. The ready tasks of a group are in its line
 //! (`Tag::Line`). For each group that may be taken from, the first task of the line also has a row
-//! among the turns (`Tag::Turn`), or behind a gate of its own that was met closed
-//! (`Tag::ClosedTurn`). So a take never scans over a locked group. Tasks of no group that
+//! among the heads (`Tag::OpenHead`), or behind a gate of its own that was met closed
+//! (`Tag::ClosedHead`). So a take never scans over a locked group. Tasks of no group that
 //! have gates of their own stand in lines too, one for each set of gates, see `engine::lines`.
 
 use crate::engine::context::{OpContext, damaged, decoded, sound};
@@ -22,8 +22,8 @@ pub(crate) struct Step<'a> {
     pub(crate) enters: Option<(Key, Value)>,
     /// The change of the number in flight.
     pub(crate) in_flight: i64,
-    /// The task, if a take found it by the group's turn: the line need not be searched for it.
-    pub(crate) turn: Option<(Rank, TaskId)>,
+    /// The task, if a take found it by the group's head: the line need not be searched for it.
+    pub(crate) head: Option<(Rank, TaskId)>,
 }
 
 /// A step, and all that was read of the group for it.
@@ -31,10 +31,10 @@ pub(crate) struct Plan<'a> {
     step: Step<'a>,
     before: Option<u64>,
     after: u64,
-    /// The task with the group's turn, before and after the step.
+    /// The head of the group, before and after the step.
     had: Option<(Rank, TaskId)>,
     has: Option<(Rank, TaskId)>,
-    /// Where the turn stands that goes, if it is behind a closed gate.
+    /// Where the head stands that goes, if it is behind a closed gate.
     closed: Option<Key>,
 }
 
@@ -50,20 +50,20 @@ fn count(ctx: &OpContext<'_>, tube: &TubeEntry, group: &str) -> Result<Option<u6
     ctx.or_repair(tube, || key, kept)?.ok_or_else(|| damaged("group"))
 }
 
-/// Where the turn of a group or a line stands while its first task is behind a closed gate; `None`
+/// Where the head of a group or a line stands while its first task is behind a closed gate; `None`
 /// if it is not.
-pub(crate) fn closed_turn(
+pub(crate) fn closed_head(
     view: &dyn View,
     tube: &TubeEntry,
     line: &str,
     (place, id): (&Rank, TaskId),
 ) -> Result<Option<Key>> {
-    if view.count(tube.range(Tag::ClosedTurn)) == 0 {
+    if view.count(tube.range(Tag::ClosedHead)) == 0 {
         return Ok(None);
     }
     let task = key::line(tube.run(), line, place, id);
     let behind = |gate: &str| -> Result<Option<Key>> {
-        let key = key::closed_turn(tube.run(), gate, place, id);
+        let key = key::closed_head(tube.run(), gate, place, id);
         // A damaged one is there.
         Ok((sound(view.get(&key))? != Some(None)).then_some(key))
     };
@@ -78,31 +78,31 @@ pub(crate) fn closed_turn(
     }
 }
 
-/// The gates behind which turns of a run stand.
+/// The gates behind which heads of a run stand.
 pub(crate) fn closed_gates(view: &dyn View, run: Run) -> Result<Vec<String>> {
-    let (mut rows, mut gates) = (Scan::over(Range::in_run(Tag::ClosedTurn, run)), Vec::new());
-    if view.count(Range::in_run(Tag::ClosedTurn, run)) == 0 {
+    let (mut rows, mut gates) = (Scan::over(Range::in_run(Tag::ClosedHead, run)), Vec::new());
+    if view.count(Range::in_run(Tag::ClosedHead, run)) == 0 {
         return Ok(gates);
     }
     while let Some((met, _)) = rows.next(view)? {
         // A key that is damaged is no gate's.
         let Some(gate) = key::gate_of(&met) else { continue };
-        rows.skip_to(key::end_of(&key::closed_turns(run, gate)));
+        rows.skip_to(key::end_of(&key::closed_heads(run, gate)));
         gates.push(gate.to_owned());
     }
     Ok(gates)
 }
 
-/// Whether a turn behind a gate is that of the first task in the line that it names.
-pub(crate) fn is_closed_turn(
+/// Whether a head behind a gate is that of the first task in the line that it names.
+pub(crate) fn is_closed_head(
     view: &dyn View,
     tube: &TubeEntry,
-    turn: &Key,
+    head: &Key,
     line: Option<&Value>,
 ) -> Result<bool> {
     let line = line.and_then(|line| str::from_utf8(line).ok());
-    let (Some(line), Some(gate)) = (line, key::gate_of(turn)) else { return Ok(false) };
-    let at = position::in_key(turn, key::closed_turns(tube.run(), gate).len());
+    let (Some(line), Some(gate)) = (line, key::gate_of(head)) else { return Ok(false) };
+    let at = position::in_key(head, key::closed_heads(tube.run(), gate).len());
     let Some((place, id)) = sound(at)? else { return Ok(false) };
     let all = key::line_of(tube.run(), line);
     let first = view.first(&all, &key::end_of(&all))?.map(|(met, _)| met);
@@ -128,8 +128,8 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
     let (mut had, mut has) = (None, None);
     let line = key::line_of(tube.run(), step.group);
     let task_of = |key: &Key| position::in_key(key, line.len());
-    if was_open && !is_open && step.turn.is_some() {
-        return Ok(Plan { had: step.turn, step, before, after, has, closed: None });
+    if was_open && !is_open && step.head.is_some() {
+        return Ok(Plan { had: step.head, step, before, after, has, closed: None });
     }
     if was_open || is_open {
         let mut rows = Scan::prefixed(key::copy(&line));
@@ -150,12 +150,12 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
     if had != has
         && let Some((place, id)) = &had
     {
-        let turn = key::turn(tube.run(), place, *id);
-        closed = closed_turn(ctx, tube, step.group, (place, *id))?;
-        // If the key of the turn's row is damaged, there is no row to remove.
+        let head = key::open_head(tube.run(), place, *id);
+        closed = closed_head(ctx, tube, step.group, (place, *id))?;
+        // If the key of the head's row is damaged, there is no row to remove.
         if closed.is_none()
-            && sound(ctx.get(&turn))? == Some(None)
-            && ctx.or_repair(tube, || turn, Err::<(), _>(damaged("turn")))?.is_none()
+            && sound(ctx.get(&head))? == Some(None)
+            && ctx.or_repair(tube, || head, Err::<(), _>(damaged("head")))?.is_none()
         {
             had = None;
         }
@@ -163,9 +163,9 @@ pub(crate) fn plan<'a>(ctx: &OpContext<'_>, tube: &TubeEntry, step: Step<'a>) ->
     Ok(Plan { step, before, after, had, has, closed })
 }
 
-/// Gives the first task of a group's line, whose key this is, the group's turn, or removes it. One
-/// that is behind a closed gate stays there while the group is open.
-pub(crate) fn set_turn(
+/// Makes the first task of a group's line, whose key this is, the group's head, or removes the
+/// head. One that is behind a closed gate stays there while the group is open.
+pub(crate) fn set_head(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
     (group, is_open): (&str, bool),
@@ -173,13 +173,13 @@ pub(crate) fn set_turn(
 ) -> Result<()> {
     let line = key::line_of(tube.run(), group);
     let Some((place, id)) = sound(position::in_key(first, line.len()))? else { return Ok(()) };
-    let turn = key::turn(tube.run(), &place, id);
-    let is_there = ctx.row(&turn)?.is_some();
-    let closed = closed_turn(ctx, tube, group, (&place, id))?;
+    let head = key::open_head(tube.run(), &place, id);
+    let is_there = ctx.row(&head)?.is_some();
+    let closed = closed_head(ctx, tube, group, (&place, id))?;
     if is_there && (!is_open || closed.is_some()) {
-        ctx.remove(turn);
+        ctx.remove(head);
     } else if is_open && !is_there && closed.is_none() {
-        ctx.add(turn, group_value(group));
+        ctx.add(head, group_value(group));
         ctx.effects().wake(tube.number, 1);
     }
     if let Some(closed) = closed.filter(|_| !is_open) {
@@ -188,17 +188,17 @@ pub(crate) fn set_turn(
     Ok(())
 }
 
-/// The row of a group's line that belongs to a turn; `None` if no task in a line has the turn.
+/// The row of a group's line that belongs to a head; `None` if it leads to no task in a line.
 ///
 /// # Errors
-/// `Damaged` if the turn's key is.
-pub(crate) fn whose_turn(
+/// `Damaged` if the head's key is.
+pub(crate) fn at_head(
     view: &(impl View + ?Sized),
     tube: &TubeEntry,
-    turn: &[u8],
+    head: &[u8],
     group: Option<Value>,
 ) -> Result<Option<Met>> {
-    let (place, id) = position::in_key(turn, key::RUN_PREFIX)?;
+    let (place, id) = position::in_key(head, key::RUN_PREFIX)?;
     let group = group.as_deref().and_then(|group| std::str::from_utf8(group).ok());
     let Some(group) = group else { return Ok(None) };
     let line = key::line(tube.run(), group, &place, id);
@@ -209,7 +209,7 @@ pub(crate) fn whose_turn(
 }
 
 impl Plan<'_> {
-    /// Applies the step and updates the group's turn.
+    /// Applies the step and updates the group's head.
     pub(crate) fn carry_out(self, ctx: &mut OpContext<'_>, tube: &TubeEntry) {
         let Self { step, before, after, had, has, closed } = self;
         let run = tube.run();
@@ -234,23 +234,23 @@ impl Plan<'_> {
         let stays = closed.as_deref().filter(|_| is_line(step.group));
         let gate = stays.and_then(key::gate_of).map(str::to_owned);
         if let Some((place, id)) = had {
-            ctx.remove(closed.unwrap_or_else(|| key::turn(run, &place, id)));
+            ctx.remove(closed.unwrap_or_else(|| key::open_head(run, &place, id)));
         }
         let Some((place, id)) = has else { return };
         // A line behind a gate stays there, with another first task.
         match gate {
             Some(gate) => {
-                ctx.add(key::closed_turn(run, &gate, &place, id), group_value(step.group));
+                ctx.add(key::closed_head(run, &gate, &place, id), group_value(step.group));
             }
             None => {
-                ctx.add(key::turn(run, &place, id), group_value(step.group));
+                ctx.add(key::open_head(run, &place, id), group_value(step.group));
                 ctx.effects().wake(tube.number, 1);
             }
         }
     }
 }
 
-/// The value of a turn's row.
+/// The value of a head's row.
 pub(crate) fn group_value(group: &str) -> Value {
     Value::from(group.as_bytes())
 }

@@ -64,7 +64,7 @@ pub(crate) fn merged_into(
     let is_held = row.as_deref().and_then(TakenRow::decode).is_some_and(|(_, (taken, _))| {
         taken.token == ticket.token
             && lapse::end_of(&other, &taken) > now.lease
-            && taken.head.expires > now.queue
+            && taken.progress.expires > now.queue
     });
     match (is_held, tube) {
         (true, _) => Ok(Some(number)),

@@ -79,7 +79,7 @@ pub(crate) fn note_move(
     let (attempt, held) = match from {
         // A merge ends no attempt.
         TaskState::Taken(row) if cause != Cause::Merge => {
-            (row.head.attempts, row.held_for(ctx.now))
+            (row.progress.attempts, row.held_for(ctx.now))
         }
         _ => (0, NEVER),
     };
@@ -90,11 +90,11 @@ pub(crate) fn note_move(
         TaskState::Buried(row) => Some(&row.reason).filter(|reason| is_exhausted(reason)).cloned(),
         _ => None,
     };
-    append(ctx, task, to.head_mut(), &row, &mut noted)?;
+    append(ctx, task, to.progress_mut(), &row, &mut noted)?;
     if let Some(reason) = exhausted {
         let text = &reason.to_string();
         let row = line(HistoryEvent::Buried, when, text);
-        append(ctx, task, to.head_mut(), &row, &mut noted)?;
+        append(ctx, task, to.progress_mut(), &row, &mut noted)?;
     }
     Ok(noted)
 }
@@ -103,7 +103,7 @@ pub(crate) fn note_move(
 pub(crate) fn note_adoption(
     ctx: &OpContext<'_>,
     task: &TaskRef<'_>,
-    (taken, head): (&TakenRow, &mut TaskProgress),
+    (taken, progress): (&TakenRow, &mut TaskProgress),
     holder: u32,
 ) -> Result<Noted> {
     let mut noted = Noted::default();
@@ -113,8 +113,8 @@ pub(crate) fn note_adoption(
     let by = query::holder(ctx, taken.holder)?.unwrap_or_default();
     let row = line(HistoryEvent::Adopted, ctx.now.queue, "");
     let held = taken.held_for(ctx.now);
-    let row = HistoryRow { attempt: head.attempts, held, by: &by, ..row };
-    append(ctx, task, head, &row, &mut noted)?;
+    let row = HistoryRow { attempt: progress.attempts, held, by: &by, ..row };
+    append(ctx, task, progress, &row, &mut noted)?;
     Ok(noted)
 }
 
@@ -131,11 +131,11 @@ pub(crate) fn line(event: HistoryEvent, when: u64, text: &str) -> HistoryRow<'_>
 
 /// What is told of a step: the failure group, and the error or the reason.
 fn told(event: HistoryEvent, to: &TaskState) -> (String, String) {
-    let head = to.head();
+    let progress = to.progress();
     match to {
         _ if event == HistoryEvent::Retried => {
-            let group = head.failure().map(|failure| failure.group.to_owned());
-            (group.unwrap_or_default(), head.last_error.clone())
+            let group = progress.failure().map(|failure| failure.group.to_owned());
+            (group.unwrap_or_default(), progress.last_error.clone())
         }
         TaskState::Buried(row) | TaskState::Trashed(row) => match &row.reason {
             Reason::Failed { group, message } => (group.clone(), message.clone()),
@@ -176,12 +176,12 @@ fn event_of(cause: Cause, to: &TaskState) -> Option<HistoryEvent> {
 pub(crate) fn append(
     ctx: &OpContext<'_>,
     task: &TaskRef<'_>,
-    head: &mut TaskProgress,
+    progress: &mut TaskProgress,
     row: &HistoryRow<'_>,
     noted: &mut Noted,
 ) -> Result<()> {
     let (run, id, limits) = (task.tube.run(), task.id, task.tube.row.options.history);
-    let mut stored = head.history().unwrap_or_default();
+    let mut stored = progress.history().unwrap_or_default();
     let (before, number, value) = (stored, stored.next, row.encode());
     let Some(next) = number.checked_add(1) else { return Ok(()) };
     stored.next = next;
@@ -195,7 +195,7 @@ pub(crate) fn append(
             _ => bytes_of(ctx, (run, id), stored.first..number)? + value.len() as u32,
         };
     }
-    if !head.set_history(stored) {
+    if !progress.set_history(stored) {
         return Ok(());
     }
     noted.0.push((key::history(run, id, number), Some(value)));
@@ -216,8 +216,8 @@ fn bytes_of(view: &dyn View, (run, id): (Run, TaskId), numbers: ops::Range<u32>)
 }
 
 /// Removes the history of a task that is removed.
-pub(crate) fn erase(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, head: &TaskProgress) {
-    if let Some(stored) = head.history() {
+pub(crate) fn erase(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, progress: &TaskProgress) {
+    if let Some(stored) = progress.history() {
         for number in stored.first..stored.next {
             ctx.remove(key::history(task.tube.run(), task.id, number));
         }
@@ -227,12 +227,12 @@ pub(crate) fn erase(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, head: &TaskProg
 /// Passes the history of a finished task on to the task that comes in its place.
 pub(crate) fn pass_on(
     ctx: &mut OpContext<'_>,
-    (old, standing): (&TaskRef<'_>, &TaskState),
+    (old, state): (&TaskRef<'_>, &TaskState),
     new: &TaskRef<'_>,
-    head: &mut TaskProgress,
+    progress: &mut TaskProgress,
 ) -> Result<()> {
     let run = old.tube.run();
-    if let Some(stored) = head.history() {
+    if let Some(stored) = progress.history() {
         for number in stored.first..stored.next {
             let row = ctx.row(&key::history(run, old.id, number))?;
             if let Some((met, _)) = &row {
@@ -243,10 +243,10 @@ pub(crate) fn pass_on(
             ctx.add(key::history(run, new.id, number), value);
         }
     }
-    let TaskState::Done(done) = standing else { return Ok(()) };
+    let TaskState::Done(done) = state else { return Ok(()) };
     let mut noted = Noted::default();
     if takes_entries(ctx, new) {
-        append(ctx, new, head, &line(HistoryEvent::Done, done.time, ""), &mut noted)?;
+        append(ctx, new, progress, &line(HistoryEvent::Done, done.time, ""), &mut noted)?;
     }
     noted.write(ctx);
     Ok(())
@@ -257,7 +257,7 @@ pub(crate) fn recover(
     ctx: &OpContext<'_>,
     run: Run,
     id: TaskId,
-    head: &mut TaskProgress,
+    progress: &mut TaskProgress,
 ) -> Result<()> {
     let mut rows = Scan::prefixed(key::history_of(run, id));
     let mut found: Option<StoredHistory> = None;
@@ -269,7 +269,7 @@ pub(crate) fn recover(
         found = Some(StoredHistory { first, next: number.saturating_add(1), bytes });
     }
     if let Some(found) = found {
-        let _fits = head.set_history(found);
+        let _fits = progress.set_history(found);
     }
     Ok(())
 }
@@ -279,14 +279,14 @@ pub(crate) fn recover(
 /// # Errors
 /// `TaskNotFound`, or `Damaged` if another row of the task is damaged.
 pub(crate) fn read(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> Result<History> {
-    let (stored, standing) = lookup::find(view, tube, id)?;
+    let (stored, state) = lookup::find(view, tube, id)?;
     let stored = stored.whole(view, tube)?;
     let (_, row) = stored.task(tube)?.read.ok_or_else(|| damaged("task"))?;
     let mut history = History::default();
     let nominal = row.spawned().map(|spawned| instant(spawned.nominal));
     let put = told_as(line(HistoryEvent::Put, row.created, ""));
     history.entries.push(HistoryEntry { nominal, ..put });
-    let kept = standing.head().history().unwrap_or_default();
+    let kept = state.progress().history().unwrap_or_default();
     history.dropped = u64::from(kept.first);
     for number in kept.first..kept.next {
         let row = view.row(&key::history(tube.run(), id, number))?.and_then(|(_, row)| row);
@@ -295,13 +295,13 @@ pub(crate) fn read(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> R
             None => history.dropped += 1,
         }
     }
-    match &standing {
+    match &state {
         TaskState::Taken(taken) => {
             let held = if now.lease == NEVER { NEVER } else { taken.held_for(now) };
             let since = now.queue.saturating_sub(if held == NEVER { 0 } else { held });
             let by = query::holder(view, taken.holder)?.unwrap_or_default();
             let row = line(HistoryEvent::Taken, since, "");
-            let row = HistoryRow { attempt: taken.head.attempts, held, by: &by, ..row };
+            let row = HistoryRow { attempt: taken.progress.attempts, held, by: &by, ..row };
             history.entries.push(told_as(row));
         }
         TaskState::Done(done) => {

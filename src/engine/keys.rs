@@ -16,20 +16,20 @@ use crate::words::task::{State, TaskId};
 use smallvec::SmallVec;
 
 /// Whether a task of the tube in this state counts for its key.
-pub(crate) fn counts(tube: &TubeEntry, standing: &TaskState) -> bool {
-    !matches!(standing, TaskState::Trashed(_)) && tube.row.options.unique.counts(standing.state())
+pub(crate) fn counts(tube: &TubeEntry, state: &TaskState) -> bool {
+    !matches!(state, TaskState::Trashed(_)) && tube.row.options.unique.counts(state.state())
 }
 
 /// The rows of the key of a task in this state. One in the trash has none.
-pub(crate) fn rows(task: &TaskRef<'_>, standing: &TaskState) -> SmallVec<[(Key, Value); 2]> {
+pub(crate) fn rows(task: &TaskRef<'_>, state: &TaskState) -> SmallVec<[(Key, Value); 2]> {
     let mut rows = SmallVec::new();
-    let has_rows = match standing {
+    let has_rows = match state {
         TaskState::Trashed(_) => false,
         TaskState::Done(row) => row.has_key_rows,
         _ => true,
     };
     if let Some(text) = task.key().filter(|_| has_rows) {
-        let (tube, counts) = (task.tube, counts(task.tube, standing));
+        let (tube, counts) = (task.tube, counts(task.tube, state));
         rows.push((key::key(tube.run(), text, counts, task.id), Value::EMPTY));
         if tube.row.options.unique.in_queue {
             let number = row::number(u64::from(tube.number));
@@ -171,12 +171,12 @@ fn is_alive(ctx: &OpContext<'_>, number: u32, id: TaskId) -> Result<bool> {
     match lookup::find(ctx, &tube, id) {
         Err(error) if error.is_not_found() => Ok(false),
         // A damaged one has its key until it is repaired.
-        found => Ok(sound(found)?.is_none_or(|(_, standing)| {
-            let [(what, when), _] = standing.deadlines(&tube);
+        found => Ok(sound(found)?.is_none_or(|(_, state)| {
+            let [(what, when), _] = state.deadlines(&tube);
             what != Deadline::Ttl
                 || when > ctx.now.queue
-                || standing.head().kept_until() == when
-                    && retention::kept_longer(ctx, &tube, &standing).is_some()
+                || state.progress().kept_until() == when
+                    && retention::kept_longer(ctx, &tube, &state).is_some()
         })),
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn stalled(tube: &TubeEntry, taken: &TakenRow) -> Option<TakenRow> {
     let deadline = taken.deadline.saturating_add(grace);
     let mut stalled = TakenRow { deadline, ..taken.clone() };
     // Without room it would stall again at the end of each grace.
-    stalled.head.stall(taken.deadline).then_some(stalled)
+    stalled.progress.stall(taken.deadline).then_some(stalled)
 }
 
 /// Lease time at which a lease is lost: the end of its grace, also if nothing has noticed yet that
@@ -30,7 +30,7 @@ pub(crate) fn end_of(tube: &TubeEntry, taken: &TakenRow) -> u64 {
 
 /// Lease time at which the ttr ends.
 pub(crate) fn end_of_ttr(taken: &TakenRow) -> u64 {
-    taken.head.lapsed().min(taken.deadline)
+    taken.progress.lapsed().min(taken.deadline)
 }
 
 /// Extends a lease. A stall ends if the ttr ends in the future again, and is counted no more;
@@ -47,20 +47,20 @@ fn move_end(taken: &mut TakenRow, how: Extend, now: u64) {
     let end = match how {
         Extend::Add(by) => {
             let by = micros(by);
-            taken.head.ttr = taken.head.ttr.saturating_add(by);
-            taken.head.expires = taken.head.expires.saturating_add(by);
+            taken.progress.ttr = taken.progress.ttr.saturating_add(by);
+            taken.progress.expires = taken.progress.expires.saturating_add(by);
             let end = end_of_ttr(taken).saturating_add(by);
             if taken.is_stalled() && end <= now {
                 taken.deadline = taken.deadline.saturating_add(by);
                 // It has a field of this length already.
-                let _fits = taken.head.stall(end);
+                let _fits = taken.progress.stall(end);
                 return;
             }
             end
         }
-        Extend::Renew => now.saturating_add(taken.head.ttr),
+        Extend::Renew => now.saturating_add(taken.progress.ttr),
         Extend::RenewFor(length) => now.saturating_add(micros(length)),
     };
     taken.deadline = end;
-    taken.head.end_stall();
+    taken.progress.end_stall();
 }

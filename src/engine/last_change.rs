@@ -31,12 +31,12 @@ pub(crate) fn read(
     state: &TaskState,
     now: Now,
 ) -> Result<LastChange> {
-    let head = state.head();
+    let progress = state.progress();
     let mut last = LastChange { when: of_state(state, now), holder: None };
-    if let Some(failure) = head.failure() {
+    if let Some(failure) = progress.failure() {
         last.when = last.when.max(failure.when);
     }
-    let StoredHistory { first, next, .. } = head.history().unwrap_or_default();
+    let StoredHistory { first, next, .. } = progress.history().unwrap_or_default();
     for number in (first..next).rev().take(ENTRIES as usize) {
         let row = sound(view.get(&key::history(tube.run(), id, number)))?.flatten();
         let Some(row) = row.as_deref().and_then(HistoryRow::decode) else { continue };

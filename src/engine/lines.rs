@@ -1,6 +1,6 @@
 //! The lines of tasks that have gates of their own: those of a tube with the same gates stand in
-//! one, and its first task has a turn, as that of a group. A take that meets a turn whose gates are
-//! not all open puts it behind the first that is closed (`Tag::ClosedTurn`): one row, whatever
+//! one, and its first task is its head, as in a group. A take that meets a head whose gates are
+//! not all open puts it behind the first that is closed (`Tag::ClosedHead`): one row, whatever
 //! stands in the line, and the takes after it do not meet it. A task of a group waits in the group
 //! for its gates, and those after it wait for it. A take of the tube looks behind the
 //! gates that may have opened since, and only as far as it needs tasks. Which gates these are is
@@ -79,7 +79,7 @@ fn closed_before<'a>(
     }
 }
 
-/// Looks at the gates of the task whose turn a take has met. If one is closed the turn goes behind
+/// Looks at the gates of the task whose head a take has met. If one is closed the head goes behind
 /// it, and the task stays where it is. Returns whether it does.
 #[cold]
 #[inline(never)]
@@ -91,11 +91,11 @@ pub(crate) fn stops(
     let Some(line) = key::group_of(task) else { return Ok(false) };
     let Some(closed) = closed_before(ctx, tube, (task, row))? else { return Ok(false) };
     let (place, id) = position::in_key(task, key::line_of(tube.run(), line).len())?;
-    let turn = key::turn(tube.run(), &place, id);
-    if ctx.row(&turn)?.is_some() {
-        ctx.remove(turn);
+    let head = key::open_head(tube.run(), &place, id);
+    if ctx.row(&head)?.is_some() {
+        ctx.remove(head);
     }
-    put_behind(ctx, tube, (line, closed), |gate| key::closed_turn(tube.run(), gate, &place, id))?;
+    put_behind(ctx, tube, (line, closed), |gate| key::closed_head(tube.run(), gate, &place, id))?;
     Ok(true)
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn close_rest(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: &Key)
     Ok(())
 }
 
-/// Writes the turn of a line behind a gate.
+/// Writes the head of a line behind a gate.
 fn put_behind(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
@@ -165,10 +165,9 @@ pub(crate) fn learn(ctx: &mut OpContext<'_>, number: u32, run: Run) -> Result<()
     Ok(())
 }
 
-/// Gives lines that stand behind gates which are open now their turns again: of each gate the
-/// first ones, as many as a take wants tasks and the gate lets through. Works on at most `left`
-/// turns. Returns whether there may be more behind a gate that is open. What it cannot read a
-/// repair brings back.
+/// Opens the heads that stand behind gates which are open now: of each gate the first ones, as many
+/// as a take wants tasks and the gate lets through. Works on at most `left` heads. Returns whether
+/// there may be more behind a gate that is open. What it cannot read a repair brings back.
 #[cold]
 #[inline(never)]
 pub(crate) fn open_some(
@@ -176,14 +175,14 @@ pub(crate) fn open_some(
     tube: &TubeEntry,
     (most, left): (usize, &mut usize),
 ) -> Result<bool> {
-    if ctx.count(tube.range(Tag::ClosedTurn)) == 0 {
+    if ctx.count(tube.range(Tag::ClosedHead)) == 0 {
         ctx.effects().slot_steps().lines.none.push(tube.number);
         return Ok(false);
     }
     let opened = ctx.known.opened(tube.number, *left);
     let mut is_cut = opened.len() == *left;
     for gate in opened {
-        // A look at a gate counts as a turn.
+        // A look at a gate counts as a head.
         if *left == 0 {
             return Ok(true);
         }
@@ -212,7 +211,7 @@ fn open_behind(
         return Ok(Some(LookedBehind::IsClosed(throttle)));
     }
     let most = most.min(usize::try_from(free).unwrap_or(usize::MAX));
-    let (mut opened, mut rows) = (0, Scan::prefixed(key::closed_turns(tube.run(), gate)));
+    let (mut opened, mut rows) = (0, Scan::prefixed(key::closed_heads(tube.run(), gate)));
     while opened < most && *left > 0 {
         let Some(met) = rows.next(ctx)? else { return Ok(Some(LookedBehind::IsEmpty)) };
         *left -= 1;
@@ -223,10 +222,10 @@ fn open_behind(
     Ok(None)
 }
 
-/// Lets a turn on that stands behind this gate, which is open now. Returns whether it is a turn
+/// Lets a head on that stands behind this gate, which is open now. Returns whether it is a head
 /// again; otherwise it is behind another gate of its line.
 fn let_on(ctx: &mut OpContext<'_>, tube: &TubeEntry, gate: &str, (met, row): Met) -> Result<bool> {
-    let (place, id) = position::in_key(&met, key::closed_turns(tube.run(), gate).len())?;
+    let (place, id) = position::in_key(&met, key::closed_heads(tube.run(), gate).len())?;
     let line = row.as_deref().and_then(|line| str::from_utf8(line).ok());
     let first = line.map(|line| key::line(tube.run(), line, &place, id));
     let gates = match &first {
@@ -234,35 +233,35 @@ fn let_on(ctx: &mut OpContext<'_>, tube: &TubeEntry, gate: &str, (met, row): Met
         None => None,
     };
     let (Some(line), Some(gates)) = (line, gates) else {
-        ctx.pass_by(tube, || met, damaged("turn"))?;
+        ctx.pass_by(tube, || met, damaged("head"))?;
         return Ok(false);
     };
     let closed = closed_gate(ctx, tube, &gates)?;
     ctx.remove(met);
     match closed {
         Some(closed) => {
-            let key = |gate: &str| key::closed_turn(tube.run(), gate, &place, id);
+            let key = |gate: &str| key::closed_head(tube.run(), gate, &place, id);
             put_behind(ctx, tube, (line, closed), key)?;
             Ok(false)
         }
         None => {
-            ctx.set(key::turn(tube.run(), &place, id), group_value(line))?;
+            ctx.set(key::open_head(tube.run(), &place, id), group_value(line))?;
             Ok(true)
         }
     }
 }
 
-/// Brings the turns of a tube to where a take of it would, as far as the first whose task has no
+/// Brings the heads of a tube to where a take of it would, as far as the first whose task has no
 /// gates of its own.
 pub(crate) fn look(ctx: &mut OpContext<'_>, tube: &TubeEntry, left: &mut usize) -> Result<()> {
     if ctx.known.has_closed_lines(tube.number) {
         let _is_cut = open_some(ctx, tube, (*left, left))?;
     }
-    let mut turns = Scan::over(tube.range(Tag::Turn));
+    let mut heads = Scan::over(tube.range(Tag::OpenHead));
     while *left > 0
-        && ctx.count(tube.range(Tag::Turn)) > 0
-        && let Some((turn, row)) = turns.next(ctx)?
-        && let Some((task, row)) = sound(groups::whose_turn(ctx, tube, &turn, row))?.flatten()
+        && ctx.count(tube.range(Tag::OpenHead)) > 0
+        && let Some((head, row)) = heads.next(ctx)?
+        && let Some((task, row)) = sound(groups::at_head(ctx, tube, &head, row))?.flatten()
         && task_gates::in_row(&task, row.as_deref()).is_some()
     {
         stops(ctx, tube, (&task, row.as_ref()))?;
@@ -279,7 +278,7 @@ pub(crate) fn enter(view: &dyn View, gates: &str, id: TaskId, now: Now) -> Resul
     named_gate::enter(gates_of(view, gates, now)?, id)
 }
 
-/// The gates behind which turns of a run stand, each with its run if it is a throttle.
+/// The gates behind which heads of a run stand, each with its run if it is a throttle.
 pub(crate) fn closed(view: &dyn View, run: Run) -> Result<Vec<(String, Option<Run>)>> {
     let mut closed = Vec::new();
     for gate in closed_gates(view, run)? {
@@ -292,7 +291,7 @@ pub(crate) fn closed(view: &dyn View, run: Run) -> Result<Vec<(String, Option<Ru
     Ok(closed)
 }
 
-/// When the limit of a throttle ends next by itself behind which turns of a run stand.
+/// When the limit of a throttle ends next by itself behind which heads of a run stand.
 pub(crate) fn end(view: &dyn View, run: Run, now: Now) -> Result<u64> {
     let mut first = NEVER;
     for gate in closed_gates(view, run)? {

@@ -78,13 +78,13 @@ impl Op for Log<'_> {
         };
         let task = stored.task(tube)?;
         let mut to = match &from {
-            TaskState::Fresh(head) => TaskState::Ready(head.clone()),
+            TaskState::Fresh(progress) => TaskState::Ready(progress.clone()),
             from => from.clone(),
         };
         let row = line(HistoryEvent::Logged, ctx.now.queue, self.text);
         let row = HistoryRow { by: by.as_deref().unwrap_or_default(), ..row };
         let mut noted = Noted::default();
-        append(ctx, &task, to.head_mut(), &row, &mut noted)?;
+        append(ctx, &task, to.progress_mut(), &row, &mut noted)?;
         transition::restate(ctx, &task, &from, &to)?;
         noted.write(ctx);
         Ok(())

@@ -21,8 +21,8 @@ pub(crate) fn find(
     id: TaskId,
 ) -> Result<(StoredTask, TaskState)> {
     let missing = || Error::new(ErrorKind::TaskNotFound).on_task(id);
-    let (_, stored, standing) = seek(view, tube, id)?.ok_or_else(missing)?;
-    Ok((stored, standing))
+    let (_, stored, state) = seek(view, tube, id)?.ok_or_else(missing)?;
+    Ok((stored, state))
 }
 
 /// The same of a task that waits for others, if it does.
@@ -32,7 +32,7 @@ pub(crate) fn find_blocked(
     id: TaskId,
 ) -> Result<Option<(StoredTask, TaskState)>> {
     let found = look(view, tube, key::blocked(tube.run(), id))?;
-    Ok(found.map(|(_, stored, standing)| (stored, standing)))
+    Ok(found.map(|(_, stored, state)| (stored, state)))
 }
 
 /// A task as it was found, with the key of the row of its state.
@@ -54,9 +54,9 @@ pub(crate) fn find_due(
         Deadline::Ttl => return sound(seek(ctx, tube, id)).map(Option::flatten),
     };
     if let Some(copy) = row.filter(|_| what != Deadline::Ttr)
-        && let Some((stored, standing)) = sound(stored::open(ctx, tube, &key, copy))?
+        && let Some((stored, state)) = sound(stored::open(ctx, tube, &key, copy))?
     {
-        return Ok(Some((key, stored, standing)));
+        return Ok(Some((key, stored, state)));
     }
     let found = look(ctx, tube, key::copy(&key));
     ctx.or_repair(tube, || key, found).map(Option::flatten)
@@ -87,8 +87,8 @@ fn look(view: &dyn View, tube: &TubeEntry, key: Key) -> Result<Option<FoundTask>
         return Ok(None);
     }
     let Some(raw) = view.get(&key)? else { return Ok(None) };
-    let (stored, standing) = stored::open(view, tube, &key, &raw)?;
-    Ok(Some((key, stored, standing)))
+    let (stored, state) = stored::open(view, tube, &key, &raw)?;
+    Ok(Some((key, stored, state)))
 }
 
 /// The keys that the row of a task may have in the states whose keys contain its rank.

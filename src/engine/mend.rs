@@ -62,7 +62,7 @@ fn mend(ctx: &mut OpContext<'_>, finding: &Planned, steps: &mut Vec<String>) -> 
     for _ in 0..REPAIRS_OF_FIX {
         let met = match attempt(ctx, &repaired, |ctx| apply(ctx, finding)) {
             Ok(Some((done, decision))) => {
-                ctx.draft.add_part(decision);
+                ctx.decision.add_part(decision);
                 steps.push(format!("{}: {done}", finding.line));
                 return Ok(());
             }
@@ -78,7 +78,7 @@ fn mend(ctx: &mut OpContext<'_>, finding: &Planned, steps: &mut Vec<String>) -> 
         let repair = Repair::Row(row.clone());
         let done = attempt(ctx, &repaired, |ctx| repair.decide(ctx).map(Some));
         if let Some(((), decision)) = unless_damaged(done)?.flatten() {
-            ctx.draft.add_part(decision);
+            ctx.decision.add_part(decision);
             let tag = row.key.first().copied().and_then(Tag::of);
             let tag = tag.map_or_else(String::new, |tag| format!("{tag:?}: "));
             steps.push(format!("{tag}a damaged row: {:02x?}: it was repaired", row.key));
@@ -102,22 +102,24 @@ fn attempt<T>(
     repaired: &Repaired,
     decide: impl FnOnce(&mut OpContext<'_>) -> Result<Option<T>>,
 ) -> Result<Option<(T, Box<Decision>)>> {
-    let mut draft = Decision::default();
-    draft.effects.borders.clone_from(&ctx.draft.effects.borders);
-    draft.effects.retires_none = true;
-    let view = &Over { view: ctx.view, draft: ctx.draft };
+    let mut decision = Decision::default();
+    decision.effects.borders.clone_from(&ctx.decision.effects.borders);
+    decision.effects.retires_none = true;
+    let view = &Over { view: ctx.view, decision: ctx.decision };
     let (known, now, wants) = (ctx.known, ctx.now, ctx.wants);
     let numbers = &mut *ctx.numbers;
-    let mut inner = OpContext { view, known, numbers, draft: &mut draft, wants, repaired, now };
+    let mut inner =
+        OpContext { view, known, numbers, decision: &mut decision, wants, repaired, now };
     let Some(done) = decide(&mut inner)? else { return Ok(None) };
     let (mut writes, mut checked) = (Vec::new(), Box::<Decision>::default());
-    draft.rows.layer.drain_into(|write| writes.push(write));
-    std::mem::swap(&mut checked.effects, &mut draft.effects);
-    std::mem::swap(&mut checked.rows.days, &mut draft.rows.days);
-    checked.needs = draft.needs;
+    decision.rows.layer.drain_into(|write| writes.push(write));
+    std::mem::swap(&mut checked.effects, &mut decision.effects);
+    std::mem::swap(&mut checked.rows.days, &mut decision.rows.days);
+    checked.needs = decision.needs;
     let has_effects = checked.effects.durable_bytes != 0 || !checked.effects.tubes.is_empty();
     let numbers = &mut *ctx.numbers;
-    let mut outer = OpContext { view, known, numbers, draft: &mut checked, wants, repaired, now };
+    let mut outer =
+        OpContext { view, known, numbers, decision: &mut checked, wants, repaired, now };
     for (key, write) in writes {
         match write.into_value() {
             Some(value) => outer.set(key, value)?,
@@ -198,9 +200,9 @@ fn set(ctx: &mut OpContext<'_>, finding: &Planned, (key, value): (&Key, &Value))
         return count_failures(ctx, key);
     }
     if tag == Some(Tag::Work) {
-        match Work::OF_EDGES.iter().any(|kind| key.starts_with(&key::work_of(*kind))) {
-            true => ctx.effects().begin_edge_work(key::copy(key)),
-            false => ctx.effects().begin_timer_work(),
+        match Work::OF_EDGES.iter().find(|kind| key.starts_with(&key::work_of(**kind))) {
+            Some(kind) => ctx.effects().begin_edge_work(*kind, key::copy(key)),
+            None => ctx.effects().begin_timer_work(),
         }
     }
     if let Some((tube, clock, when, _)) = key::of_fire(key).filter(|_| tag == Some(Tag::Fire)) {
@@ -210,9 +212,9 @@ fn set(ctx: &mut OpContext<'_>, finding: &Planned, (key, value): (&Key, &Value))
         if tag == Some(Tag::Due) {
             // It may be the next deadline of its tube.
             ctx.effects().deadline(number, NextDue::UNKNOWN);
-        } else if tag == Some(Tag::Turn) {
+        } else if tag == Some(Tag::OpenHead) {
             ctx.effects().wake(number, 1);
-        } else if tag == Some(Tag::ClosedTurn) {
+        } else if tag == Some(Tag::ClosedHead) {
             let run = ctx.tube(number)?.run();
             lines::learn(ctx, number, run)?;
             ctx.effects().wake(number, 1);

@@ -235,10 +235,10 @@ impl Op for MergeSome {
                 (done.begins_walk, done.clashes) = (true, Vec::new());
                 continue;
             };
-            let Some((stored, standing)) = open(ctx, &from, tag, &met)? else { continue };
+            let Some((stored, state)) = open(ctx, &from, tag, &met)? else { continue };
             bytes += stored.own().map_or(0, |row| row.payload.bytes() as usize);
             let id = stored.task(&from)?.id;
-            let passed = ctx.attempt(|ctx| self.pass(ctx, (&from, &to), stored, standing));
+            let passed = ctx.attempt(|ctx| self.pass(ctx, (&from, &to), stored, state));
             match sound(passed) {
                 Ok(Some(true)) => (done.moved, place.has_moved) = (done.moved + 1, true),
                 // Its lease was void, and it is among the ready ones now; or its rows are damaged.
@@ -295,10 +295,10 @@ fn open(
         return Ok(None);
     }
     let opened = row.as_ref().ok_or_else(|| damaged("state")).and_then(|row| {
-        let (stored, standing) = stored::open(ctx, from, key, row)?;
+        let (stored, state) = stored::open(ctx, from, key, row)?;
         let stored = stored.whole(ctx, from)?;
         stored.task(from)?;
-        Ok((stored, standing))
+        Ok((stored, state))
     });
     ctx.or_repair(from, || key::copy(key), opened)
 }
@@ -363,17 +363,17 @@ impl MergeSome {
         ctx: &mut OpContext<'_>,
         (from, to): (&TubeEntry, &TubeEntry),
         stored: StoredTask,
-        standing: TaskState,
+        state: TaskState,
     ) -> Result<bool> {
         let task = stored.task(from)?;
-        if let TaskState::Taken(taken) = &standing
+        if let TaskState::Taken(taken) = &state
             && let Some(cause) = void_by(ctx, from, taken)?
         {
             return settle::give_back(ctx, &task, taken.clone(), cause).map(|()| false);
         }
-        let mut next = match &standing {
-            TaskState::Fresh(head) => TaskState::Ready(head.clone()),
-            standing => standing.clone(),
+        let mut next = match &state {
+            TaskState::Fresh(progress) => TaskState::Ready(progress.clone()),
+            state => state.clone(),
         };
         if keys::counts(to, &next) && !keys::rows(&task, &next).is_empty() {
             keys::is_free(ctx, to, (task.key(), task.id))?;
@@ -384,31 +384,31 @@ impl MergeSome {
             moves::room(ctx, to, others_wait)?;
         }
         let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
-        let since = Some(row.lives_since()).filter(|_| next.head().expires != NEVER);
+        let since = Some(row.lives_since()).filter(|_| next.progress().expires != NEVER);
         let section = moved_section(row.extension, row.passed(), true, since)
             .ok_or_else(|| Error::new(ErrorKind::TooLarge))?;
-        let gates = task_gates::of(row.group, standing.head());
+        let gates = task_gates::of(row.group, state.progress());
         let (group, gates) = task_gates::stand(to, group_in(row.group), gates);
-        task_gates::set(next.head_mut(), gates)?;
+        task_gates::set(next.progress_mut(), gates)?;
         let moved = TaskRow { times: None, group, extension: &section, ..row };
         let (raw, home) = (moved.encode(), Home { rank: task.place, is_fresh: false });
         let new = TaskRef::new(to, task.id, (home, task.place), &raw, moved);
         if !to.run().is_temporary() {
             ctx.needs(&MOVES);
         }
-        carry_out(ctx, (&task, &standing), (&new, &mut next)).map(|()| true)
+        carry_out(ctx, (&task, &state), (&new, &mut next)).map(|()| true)
     }
 }
 
 fn carry_out(
     ctx: &mut OpContext<'_>,
-    (old, standing): (&TaskRef<'_>, &TaskState),
+    (old, state): (&TaskRef<'_>, &TaskState),
     (new, next): (&TaskRef<'_>, &mut TaskState),
 ) -> Result<()> {
-    statistics::carry(ctx, (old, standing), new.tube, next)?;
-    let tags = Moving::of(ctx, (old, standing), next, None)?;
-    let noted = history::note_move(ctx, old, (standing, next), Cause::Merge, Some(old.tube))?;
-    transition::pass(ctx, (old, standing), (new, next), Cause::Merge)?;
+    statistics::carry(ctx, (old, state), new.tube, next)?;
+    let tags = Moving::of(ctx, (old, state), next, None)?;
+    let noted = history::note_move(ctx, old, (state, next), Cause::Merge, Some(old.tube))?;
+    transition::pass(ctx, (old, state), (new, next), Cause::Merge)?;
     noted.write(ctx);
     if let Some(tags) = tags {
         tags.write(ctx, old, new)?;

@@ -94,7 +94,7 @@ pub(crate) mod settings;
 pub(crate) mod tubes;
 pub(crate) mod due;
 pub(crate) mod consumers;
-pub(crate) mod held;
+pub(crate) mod owner_leases;
 pub(crate) mod recover;
 pub(crate) mod repair;
 pub(crate) mod audit;

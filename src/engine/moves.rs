@@ -129,11 +129,11 @@ impl Move<'_> {
         &'t self,
         ctx: &mut OpContext<'_>,
         to: &'t TubeEntry,
-        (row, head): (&TaskRow<'t>, &'t TaskProgress),
+        (row, progress): (&TaskRow<'t>, &'t TaskProgress),
     ) -> (Option<&'t str>, Option<&'t str>) {
         let given = self.which.given();
         let group = given.and_then(NewRow::placed_group).or(group_in(row.group));
-        let gates = given.and_then(NewRow::gates).or(task_gates::of(row.group, head));
+        let gates = given.and_then(NewRow::gates).or(task_gates::of(row.group, progress));
         let stands = task_gates::stand(to, group, gates);
         task_gates::note(ctx, to, (gates, stands.1));
         stands
@@ -156,7 +156,7 @@ impl Move<'_> {
         if self.which.given().is_none() {
             update::check(to, &self.changes)?;
         }
-        let (stored, standing) = match self.which {
+        let (stored, state) = match self.which {
             Which::Held(ticket, _) => {
                 let (stored, taken) = settle::held(ctx, from, ticket)?;
                 (stored, TaskState::Taken(taken))
@@ -164,47 +164,47 @@ impl Move<'_> {
             Which::ById(id) | Which::Again(id, ..) => lookup::find(ctx, from, id)?,
         };
         let bytes = stored.task(from)?.bytes;
-        let id = self.id_after(&standing);
+        let id = self.id_after(&state);
         let stored = match new {
             None => stored.whole(ctx, from)?,
             Some(new) => new.of(ctx, from, stored, id)?,
         };
         let task = stored.task(from)?;
         let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
-        self.admit((from, to), (&task, &standing))?;
+        self.admit((from, to), (&task, &state))?;
 
-        let head = self.head(ctx, to, &standing, row.lives_since())?;
+        let progress = self.progress(ctx, to, &state, row.lives_since())?;
         let priority = match self.changes.priority {
             Some(priority) => priority,
-            None if to.row.options.kind.switches().priority => task.own_priority(standing.head()),
+            None if to.row.options.kind.switches().priority => task.own_priority(state.progress()),
             None => to.row.options.priority,
         };
         let place = Rank { priority: to.row.options.turned(priority), order: self.order(ctx) };
-        let mut next = self.state(ctx, to, &standing, head);
+        let mut next = self.state(ctx, to, &state, progress);
         let is_moved = id == task.id && (from.number != to.number || row.is_moved());
         let section = self.section(ctx, &row, is_moved, &next)?;
-        let (group, gates) = self.group(ctx, to, (&row, standing.head()));
-        task_gates::set(next.head_mut(), gates)?;
+        let (group, gates) = self.group(ctx, to, (&row, state.progress()));
+        task_gates::set(next.progress_mut(), gates)?;
         let moved = TaskRow { times: None, group, extension: &section, ..row };
         let (raw, home) = (moved.encode(), Home { rank: place, is_fresh: false });
         let new = TaskRef::new(to, id, (home, place), &raw, moved);
         // Where it stood it is counted with the bytes of its old payload.
         let old = TaskRef { bytes, ..task };
-        if keys::counts(to, &next) && !(from.number == to.number && keys::counts(to, &standing)) {
+        if keys::counts(to, &next) && !(from.number == to.number && keys::counts(to, &state)) {
             keys::is_free(ctx, to, (task.key(), task.id))?;
         }
         // One from the trash comes back to its own tube, and a finished one under another id.
-        let is_out = matches!(standing, TaskState::Done(_) | TaskState::Trashed(_));
+        let is_out = matches!(state, TaskState::Done(_) | TaskState::Trashed(_));
         if from.number != to.number || is_out {
             room(ctx, to, self.others_wait)?;
         }
         let exchange = self.exchange(ctx, &task, (to, id))?;
         if let Some(exchange) = &exchange {
             next = exchange.block(ctx, next)?;
-        } else if !next.head().extension.is_empty() {
-            next = self.keep_blocked(ctx, to, &standing, next);
+        } else if !next.progress().extension.is_empty() {
+            next = self.keep_blocked(ctx, to, &state, next);
         }
-        self.carry_out(ctx, (&old, &standing), (&new, &mut next))?;
+        self.carry_out(ctx, (&old, &state), (&new, &mut next))?;
         if let Some(exchange) = exchange {
             exchange.write(ctx, (to, id))?;
             if exchange.new.is_cancelled {
@@ -241,16 +241,16 @@ impl Move<'_> {
         &self,
         ctx: &OpContext<'_>,
         to: &TubeEntry,
-        standing: &TaskState,
+        state: &TaskState,
         next: TaskState,
     ) -> TaskState {
-        if next.head().edges(Direction::Dependency).open == 0 {
+        if next.progress().edges(Direction::Dependency).open == 0 {
             return next;
         }
         let is_given = self.changes.is_moved()
             || self.which.given().is_some()
             || !to.row.options.kind.switches().timed;
-        match (next.blocked(ctx.now), standing) {
+        match (next.blocked(ctx.now), state) {
             (TaskState::Blocked(row), TaskState::Blocked(before)) if !is_given => {
                 let (due, wall) = (before.due, before.wall);
                 TaskState::Blocked(BlockedRow { due, wall, ..row })
@@ -260,8 +260,8 @@ impl Move<'_> {
     }
 
     /// The task after the move. An id ends once: a finished task that is put again is a new one.
-    fn id_after(&self, standing: &TaskState) -> TaskId {
-        match (self.which, standing) {
+    fn id_after(&self, state: &TaskState) -> TaskId {
+        match (self.which, state) {
             (Which::Again(_, number, ..), TaskState::Done(_)) => TaskId::new(number),
             (which, _) => which.id(),
         }
@@ -271,36 +271,36 @@ impl Move<'_> {
     fn carry_out(
         &self,
         ctx: &mut OpContext<'_>,
-        (old, standing): (&TaskRef<'_>, &TaskState),
+        (old, state): (&TaskRef<'_>, &TaskState),
         (new, next): (&TaskRef<'_>, &mut TaskState),
     ) -> Result<()> {
         let (cause, is_new) = (self.which.cause(), old.id != new.id);
         statistics::arrive(ctx, new.tube, next);
         if is_new {
-            history::pass_on(ctx, (old, standing), new, next.head_mut())?;
+            history::pass_on(ctx, (old, state), new, next.progress_mut())?;
         }
-        let tags = Moving::of(ctx, (old, standing), next, self.given_tags())?;
+        let tags = Moving::of(ctx, (old, state), next, self.given_tags())?;
         let is_again = matches!(self.which, Which::Again(..));
         let stays = is_again && old.tube.number == new.tube.number;
         let left = Some(old.tube).filter(|_| !stays);
         let task = if is_new { new } else { old };
-        let noted = history::note_move(ctx, task, (standing, next), cause, left)?;
+        let noted = history::note_move(ctx, task, (state, next), cause, left)?;
         match self.which {
             Which::Again(..) if stays && !is_new => {
-                transition::replace(ctx, (old, standing), (new, next), cause)?;
+                transition::replace(ctx, (old, state), (new, next), cause)?;
             }
             Which::Again(..) => {
-                transition::succeed(ctx, (old, standing), (new, next), cause)?;
+                transition::succeed(ctx, (old, state), (new, next), cause)?;
             }
             Which::Held(..) | Which::ById(_) => {
-                transition::remove(ctx, old, standing, cause)?;
+                transition::remove(ctx, old, state, cause)?;
                 transition::note_way(ctx, new.tube);
                 transition::arrive(ctx, new, next, Cause::Move)?;
             }
         }
-        transition::end_stall(ctx, old.tube, standing);
+        transition::end_stall(ctx, old.tube, state);
         if self.which.ends_reports() {
-            reports::erase(ctx, old, standing.head());
+            reports::erase(ctx, old, state.progress());
         }
         noted.write(ctx);
         if let Some(tags) = tags {
@@ -346,12 +346,12 @@ impl Move<'_> {
     fn admit(
         &self,
         (from, to): (&TubeEntry, &TubeEntry),
-        (task, standing): (&TaskRef<'_>, &TaskState),
+        (task, state): (&TaskRef<'_>, &TaskState),
     ) -> Result<()> {
         let unsupported = |text: &str| Err(Error::new(ErrorKind::Unsupported).because(text));
         let options = &to.row.options;
         let is_again = matches!(self.which, Which::Again(..));
-        let is_done = matches!(standing, TaskState::Done(_));
+        let is_done = matches!(state, TaskState::Done(_));
         if is_done && !is_again {
             let text = "it is Done, and can only be deleted";
             return Err(Error::new(ErrorKind::WrongState).because(text).on_task(task.id));
@@ -377,51 +377,52 @@ impl Move<'_> {
 
     /// What is known of the task after the move: its attempts are 0, and its ttl begins again. A
     /// step that is done has no failure and no reports.
-    fn head(
+    fn progress(
         &self,
         ctx: &mut OpContext<'_>,
         to: &TubeEntry,
-        standing: &TaskState,
+        state: &TaskState,
         since: u64,
     ) -> Result<TaskProgress> {
-        let mut head = match standing {
+        let mut progress = match state {
             TaskState::Delayed(row) => TaskState::undelayed(row, ctx.now),
-            standing => standing.head().clone(),
+            state => state.progress().clone(),
         };
-        head.attempts = 0;
-        head.set_kept_until(NEVER);
-        head.end_lease();
-        if let TaskState::Done(_) = standing {
+        progress.attempts = 0;
+        progress.set_kept_until(NEVER);
+        progress.end_lease();
+        if let TaskState::Done(_) = state {
             // What comes after it comes not after the new one.
-            let _shrinks = head.set_edges(Direction::Dependent, EdgeCounts::default());
+            let _shrinks = progress.set_edges(Direction::Dependent, EdgeCounts::default());
         }
-        head.take_own_rank();
+        progress.take_own_rank();
         if let Which::Held(..) = self.which {
-            head.clear_failure();
+            progress.clear_failure();
         }
         if self.which.ends_reports() {
-            let _shrinks = head.set_reports(StoredReports::default());
+            let _shrinks = progress.set_reports(StoredReports::default());
         }
         let is_timed = to.row.options.kind.switches().timed;
         // The length of a ttl is not stored: it is the time from the put, or the last move, to its
         // end.
         let life = match self.changes.ttl {
             Some(ttl) => micros(ttl),
-            None if head.expires == NEVER || !is_timed => NEVER,
-            None => head.expires.saturating_sub(since),
+            None if progress.expires == NEVER || !is_timed => NEVER,
+            None => progress.expires.saturating_sub(since),
         };
-        head.expires = ctx.now.queue.saturating_add(life);
-        head.ttr = match self.changes.ttr {
+        progress.expires = ctx.now.queue.saturating_add(life);
+        progress.ttr = match self.changes.ttr {
             Some(ttr) => micros(ttr),
-            None if is_timed => head.ttr,
+            None if is_timed => progress.ttr,
             None => NEVER,
         };
         if !is_timed {
             // It shortens the row.
-            let _fits = head.set_retry_terms(&RetryTerms { backoff: None, ..head.retry_terms() });
+            let _fits =
+                progress.set_retry_terms(&RetryTerms { backoff: None, ..progress.retry_terms() });
         }
-        retry::set(ctx, to, &mut head, self.changes.retry)?;
-        Ok(head)
+        retry::set(ctx, to, &mut progress, self.changes.retry)?;
+        Ok(progress)
     }
 
     /// Delayed by the delay that is given. Without one a task that is moved by its id keeps the end
@@ -430,22 +431,22 @@ impl Move<'_> {
         &self,
         ctx: &OpContext<'_>,
         to: &TubeEntry,
-        standing: &TaskState,
-        head: TaskProgress,
+        state: &TaskState,
+        progress: TaskProgress,
     ) -> TaskState {
         let is_given = self.changes.delay.is_some()
             || self.changes.run_at.is_some()
             || matches!(self.which, Which::Again(..));
-        let due = match standing {
+        let due = match state {
             TaskState::Delayed(row) if !is_given && to.row.options.kind.switches().timed => {
                 Some((row.due, row.wall)).filter(|_| stored::wait_left(row, ctx.now) > 0)
             }
             _ => ctx.due(self.changes.delay, self.changes.run_at),
         };
         match due {
-            None => TaskState::Ready(head),
+            None => TaskState::Ready(progress),
             Some((due, wall)) => {
-                let row = DelayedRow { head, due, wall, holds_group: false };
+                let row = DelayedRow { progress, due, wall, holds_group: false };
                 TaskState::delayed(row, ctx.now)
             }
         }
@@ -459,7 +460,7 @@ impl Move<'_> {
         is_moved: bool,
         next: &TaskState,
     ) -> Result<Value> {
-        let since = Some(ctx.now.queue).filter(|_| next.head().expires != NEVER);
+        let since = Some(ctx.now.queue).filter(|_| next.progress().expires != NEVER);
         let passed = match self.which {
             Which::Held(_, result) => result,
             Which::ById(_) | Which::Again(..) => row.passed(),

@@ -209,15 +209,15 @@ impl<'a> Extras<'a> {
         &self,
         ctx: &mut OpContext<'_>,
         tube: &TubeEntry,
-        (standing, gates): (&TaskState, Option<&str>),
+        (state, gates): (&TaskState, Option<&str>),
     ) -> Result<TaskState> {
-        let mut standing = standing.clone();
-        retry::set(ctx, tube, standing.head_mut(), self.retry)?;
-        task_gates::set(standing.head_mut(), gates)?;
+        let mut state = state.clone();
+        retry::set(ctx, tube, state.progress_mut(), self.retry)?;
+        task_gates::set(state.progress_mut(), gates)?;
         if !self.tags().is_empty() {
-            say(standing.head_mut(), true)?;
+            say(state.progress_mut(), true)?;
         }
-        Ok(standing)
+        Ok(state)
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) enum StoredPayload {
     /// In memory.
     Read(Payload),
     /// In pieces that were not read.
-    Apart(Box<(Owner, Pieces)>),
+    Separate(Box<(Owner, Pieces)>),
 }
 
 impl StoredPayload {
@@ -31,7 +31,7 @@ impl StoredPayload {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Read(payload) => payload.len(),
-            Self::Apart(apart) => apart.1.bytes as usize,
+            Self::Separate(apart) => apart.1.bytes as usize,
         }
     }
 
@@ -43,7 +43,7 @@ impl StoredPayload {
     pub(crate) fn read(self, view: &dyn View) -> Result<Payload> {
         match self {
             Self::Read(payload) => Ok(payload),
-            Self::Apart(apart) => pieces::read(view, apart.0, &apart.1).map(Payload::Whole),
+            Self::Separate(apart) => pieces::read(view, apart.0, &apart.1).map(Payload::Whole),
         }
     }
 
@@ -53,7 +53,7 @@ impl StoredPayload {
     /// As [`read`](Self::read).
     #[inline(always)]
     pub(crate) fn read_if_short(&mut self, view: &dyn View, bytes_left: &mut usize) -> Result<()> {
-        let Self::Apart(apart) = self else { return Ok(()) };
+        let Self::Separate(apart) = self else { return Ok(()) };
         let (owner, pieces) = &**apart;
         let Some(left) = bytes_left.checked_sub(pieces.bytes as usize) else { return Ok(()) };
         *bytes_left = left;

@@ -323,12 +323,14 @@ impl PutTasks<'_> {
         let place = Rank { priority, order: task.order(number) };
         let group = task.placed_group().or(tube.plain_group());
         let (group, gates) = task.extras.map_or((group, None), |extras| extras.stand(group));
-        let mut standing = first_state(ctx, tube, task, (place, id), group.is_some())?;
+        let mut state = first_state(ctx, tube, task, (place, id), group.is_some())?;
         if options.keep_days > 0 {
-            statistics::put(ctx, &mut standing);
+            statistics::put(ctx, &mut state);
         }
-        let (is_fresh, times) = match &standing {
-            TaskState::Fresh(head) => (true, Times { expires: head.expires, ttr: head.ttr }),
+        let (is_fresh, times) = match &state {
+            TaskState::Fresh(progress) => {
+                (true, Times { expires: progress.expires, ttr: progress.ttr })
+            }
             _ => (false, Times::NONE),
         };
         let row = TaskRow {
@@ -340,17 +342,17 @@ impl PutTasks<'_> {
             key: task.key,
             extension: task.extras.map_or(&[], Extras::section),
             payload: match staged {
-                Some(staged) => PayloadPlace::Apart(staged.payload.pieces),
+                Some(staged) => PayloadPlace::Separate(staged.payload.pieces),
                 None if is_inline(task.payload) => PayloadPlace::Inline(task.payload),
-                None => PayloadPlace::Apart(Pieces::of(task.payload)),
+                None => PayloadPlace::Separate(Pieces::of(task.payload)),
             },
         };
         let termed;
         let mut is_cancelled = false;
-        let standing = match task.extras {
-            None => &standing,
+        let state = match task.extras {
+            None => &state,
             Some(extras) => {
-                (termed, is_cancelled) = self.start(ctx, (tube, id), extras, (&standing, gates))?;
+                (termed, is_cancelled) = self.start(ctx, (tube, id), extras, (&state, gates))?;
                 &termed
             }
         };
@@ -364,9 +366,9 @@ impl PutTasks<'_> {
         }
         let (raw, home) = (row.encode(), Home { rank: place, is_fresh });
         let new = TaskRef::new(tube, id, (home, place), &raw, row);
-        transition::put(ctx, &new, standing, Cause::Put)?;
+        transition::put(ctx, &new, state, Cause::Put)?;
         if is_cancelled {
-            transition::erase(ctx, &new, standing, Cause::Cancel)?;
+            transition::erase(ctx, &new, state, Cause::Cancel)?;
         }
         Ok(Put { id, outcome: PutOutcome::New })
     }
@@ -474,14 +476,14 @@ fn first_state(
     let (options, now) = (&tube.row.options, ctx.now);
     let ttl = task.ttl.or(options.ttl).map_or(NEVER, micros);
     let ttr = task.ttr.or(options.ttr).map_or(NEVER, micros);
-    let head = TaskProgress::fresh(now.queue.saturating_add(ttl), ttr);
+    let progress = TaskProgress::fresh(now.queue.saturating_add(ttl), ttr);
     if let Some((due, wall)) = ctx.due(task.delay, task.not_before()) {
-        let row = DelayedRow { head, due, wall, holds_group: false };
+        let row = DelayedRow { progress, due, wall, holds_group: false };
         return Ok(TaskState::delayed(row, now));
     }
     // A fresh task has no row for more than its times.
     if !has_group && !task.extras.is_some_and(Extras::has_terms) && fresh::admits(ctx, tube, at)? {
-        return Ok(TaskState::Fresh(head));
+        return Ok(TaskState::Fresh(progress));
     }
-    Ok(TaskState::Ready(head))
+    Ok(TaskState::Ready(progress))
 }

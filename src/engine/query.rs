@@ -137,7 +137,7 @@ pub(crate) fn has(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<bool>
 pub(crate) fn state(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<State>> {
     match lookup::find(view, tube, id) {
         Err(error) if error.is_not_found() => Ok(None),
-        found => found.map(|(_, standing)| Some(standing.state())),
+        found => found.map(|(_, state)| Some(state.state())),
     }
 }
 
@@ -291,7 +291,7 @@ pub(crate) fn next(
 /// The ready task that would be taken first. Of the groups only those that may be taken from.
 pub(crate) fn first_ready(view: &dyn View, tube: &TubeEntry) -> Result<Option<TaskId>> {
     let mut best: Option<Key> = None;
-    for tag in [Tag::Fresh, Tag::Ready, Tag::Turn] {
+    for tag in [Tag::Fresh, Tag::Ready, Tag::OpenHead] {
         let range = tube.range(tag);
         let from = if tag == Tag::Fresh { fresh::known(view, tube)? } else { range.start() };
         if let Some((met, _)) = view.first(&from, &range.end())? {

@@ -103,7 +103,7 @@ impl ReturnLeases {
                 .is_some_and(|row| row.grace > 0 && row.until > ctx.now.queue);
         if waits {
             // Lease time starts again with each process, so its times are invalid.
-            return match (taken.deadline, taken.head.lapsed(), taken.since) {
+            return match (taken.deadline, taken.progress.lapsed(), taken.since) {
                 (NEVER, NEVER, NEVER) => Ok(()),
                 _ => transition::suspend(ctx, task, taken),
             };

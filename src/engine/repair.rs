@@ -5,7 +5,7 @@
 
 use crate::engine::consumers;
 use crate::engine::context::{Op, OpContext, damaged, sound};
-use crate::engine::groups::{in_flight, is_closed_turn, set_turn, whose_turn};
+use crate::engine::groups::{at_head, in_flight, is_closed_head, set_head};
 use crate::engine::pieces::{self, PiecesFound};
 use crate::engine::settle::buried;
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
@@ -40,8 +40,8 @@ impl Op for Repair {
         let Self::Row(DamagedRow { tube, key }) = self else { return repair_consumers(ctx) };
         let (tube, key) = (&*ctx.tube(*tube)?, Key::from_slice(key));
         let Some(range) = Range::holding(&key) else { return Ok(()) };
-        if matches!(range.tag, Tag::Turn | Tag::ClosedTurn) {
-            return repair_turns(ctx, tube);
+        if matches!(range.tag, Tag::OpenHead | Tag::ClosedHead) {
+            return repair_heads(ctx, tube);
         }
         if range.tag == Tag::Group {
             let group = key::group_of(&key);
@@ -69,7 +69,7 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     let state = if tag == Tag::Fresh { Some(State::Ready) } else { tag.state() };
     let (Some(state), Some(id)) = (state, key::id_of(&at)) else { return Ok(()) };
     let Some((_, raw)) = ctx.row(&at)? else { return Ok(()) };
-    let standing = key::standing_place(tag, &at);
+    let in_key = key::rank_in_state(tag, &at);
     let opened = raw.ok_or_else(|| damaged("state"));
     let opened = opened.and_then(|raw| stored::open(ctx, tube, &at, &raw));
     let (known, fault) = match opened {
@@ -91,11 +91,11 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
         None => {
             let position = sound(position::of(ctx, tube, id))?;
             let (home, place) = position.map(|row| (row.home, row.place)).unzip();
-            let home = match home.or(standing) {
+            let home = match home.or(in_key) {
                 Some(rank) => Some(home_at(ctx, tube, (rank, id))?),
                 None => None,
             };
-            (home, standing.or(place))
+            (home, in_key.or(place))
         }
     };
     let Some((home, place)) = home.zip(place) else { return Ok(()) };
@@ -103,21 +103,21 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     let state = match (known, state) {
         (Some((_, state)), _) => state,
         (None, State::Ready) if tag == Tag::Fresh => TaskState::Fresh(unknown()),
-        (None, State::Ready) if standing.is_some() => TaskState::Ready(unknown()),
+        (None, State::Ready) if in_key.is_some() => TaskState::Ready(unknown()),
         (None, State::Delayed) => delayed(ctx, tube, group.as_deref())?,
         (None, State::Taken) => {
-            let (mut head, holder) = (unknown(), holder(ctx, tube, id)?);
-            let _fits = head.set_slots(&slots::found(ctx, tube.run(), id)?);
-            TaskState::Taken(TakenRow { head, token: 0, holder, since: NEVER, deadline: NEVER })
+            let (mut progress, holder) = (unknown(), holder(ctx, tube, id)?);
+            let _fits = progress.set_slots(&slots::found(ctx, tube.run(), id)?);
+            TaskState::Taken(TakenRow { progress, token: 0, holder, since: NEVER, deadline: NEVER })
         }
         (None, State::Blocked) => {
-            let (head, since) = (unknown(), ctx.now.queue);
-            TaskState::Blocked(BlockedRow { head, since, due: 0, wall: false })
+            let (progress, since) = (unknown(), ctx.now.queue);
+            TaskState::Blocked(BlockedRow { progress, since, due: 0, wall: false })
         }
         (None, State::Done) => {
             let Some(time) = ended(ctx, tube, id)? else { return Ok(()) };
             let has_key_rows = has_key_rows(ctx, tube, (&home, id))?;
-            TaskState::Done(DoneRow { head: unknown(), time, result: None, has_key_rows })
+            TaskState::Done(DoneRow { progress: unknown(), time, result: None, has_key_rows })
         }
         // It is buried already, or the key does not say where a ready task is.
         (None, State::Ready | State::Buried) => return Ok(()),
@@ -197,7 +197,7 @@ fn is_elsewhere(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<boo
 fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Error) -> Result<()> {
     let Known { id, home, place, group, mut state } = known;
     let group = group.as_deref();
-    edges::recover_unknown(ctx, tube.run(), id, state.head_mut())?;
+    edges::recover_unknown(ctx, tube.run(), id, state.progress_mut())?;
     let key = key::task(tube.run(), &home, id);
     let own = ctx.row(&key)?;
     let (raw, found) = match own.as_ref().and_then(|(_, raw)| raw.clone()) {
@@ -222,25 +222,25 @@ fn set_aside(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Er
     {
         return Ok(());
     }
-    let mut head = state.head().clone();
-    if head.history().is_none() {
-        history::recover(ctx, tube.run(), id, &mut head)?;
+    let mut progress = state.progress().clone();
+    if progress.history().is_none() {
+        history::recover(ctx, tube.run(), id, &mut progress)?;
     }
-    if head.reports().is_empty() {
-        reports::recover(ctx, tube.run(), id, &mut head)?;
+    if progress.reports().is_empty() {
+        reports::recover(ctx, tube.run(), id, &mut progress)?;
     }
-    if !head.is_tagged() {
-        tags::recover(ctx, tube.run(), id, &mut head)?;
+    if !progress.is_tagged() {
+        tags::recover(ctx, tube.run(), id, &mut progress)?;
     }
     let mut to = match &state {
         // What is in the trash stays there.
         TaskState::Trashed(_) => state.clone(),
         // Nothing brings it back without a payload. It is kept as if it had ended now.
         TaskState::Done(done) if row.is_payload_dropped() => {
-            head.set_kept_until(retention::until(ctx, tube, Tag::Done));
-            TaskState::Done(DoneRow { head, ..done.clone() })
+            progress.set_kept_until(retention::until(ctx, tube, Tag::Done));
+            TaskState::Done(DoneRow { progress, ..done.clone() })
         }
-        _ => buried(ctx, tube, head, &Reason::Undecodable(fault.to_string())),
+        _ => buried(ctx, tube, progress, &Reason::Undecodable(fault.to_string())),
     };
     let noted = match to {
         TaskState::Buried(_) => history::note(ctx, &task, (&state, &mut to), Cause::Bury)?,
@@ -272,7 +272,7 @@ pub(crate) fn unknown_task(
     (group, kind): (Option<&str>, Option<&str>),
     is_moved: bool,
 ) -> Value {
-    let payload = found.whole.map_or(PayloadPlace::Inline(&[]), PayloadPlace::Apart);
+    let payload = found.whole.map_or(PayloadPlace::Inline(&[]), PayloadPlace::Separate);
     let created = ctx.now.queue;
     let section = label_section(&Labels { kind, ..Labels::default() });
     let section = moved_section(&section, None, is_moved, None).unwrap_or(section);
@@ -298,12 +298,12 @@ fn delayed(ctx: &OpContext<'_>, tube: &TubeEntry, group: Option<&str>) -> Result
         }
         None => false,
     };
-    Ok(TaskState::Delayed(DelayedRow { head: unknown(), due: NEVER, wall: false, holds_group }))
+    Ok(TaskState::Delayed(DelayedRow { progress: unknown(), due: NEVER, wall: false, holds_group }))
 }
 
 /// The named consumer that holds a task, or 0, by the index rows of the consumers' leases.
 fn holder(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<u32> {
-    let mut rows = Scan::over(tube.range(Tag::Held));
+    let mut rows = Scan::over(tube.range(Tag::OwnerLease));
     while let Some((met, _)) = rows.next(ctx)? {
         if key::id_of(&met) == Some(id) {
             let holder = met.get(key::RUN_PREFIX..).and_then(|rest| rest.first_chunk());
@@ -381,16 +381,16 @@ fn repair_kept(ctx: &mut OpContext<'_>, tube: &TubeEntry, key: &Key) -> Result<(
     let (mut rows, mut bytes) = (Scan::over(tube.range(state)), 0_u64);
     while let Some((met, row)) = rows.next(ctx)? {
         let opened = row.map(|row| stored::open(ctx, tube, &met, &row));
-        let Some(Ok((stored, standing))) = opened else { continue };
+        let Some(Ok((stored, task_state))) = opened else { continue };
         let Ok(task) = stored.task(tube) else { continue };
-        let counted = retention::counted(&task, Some(&standing));
+        let counted = retention::counted(&task, Some(&task_state));
         bytes = bytes.saturating_add(counted.map_or(0, |(_, bytes)| bytes));
     }
     ctx.change(key.clone(), row::number(bytes));
     Ok(())
 }
 
-/// Counts again how many tasks of a group are in flight, and repairs the group's turn, which the
+/// Counts again how many tasks of a group are in flight, and repairs the group's head, which the
 /// count decides.
 fn repair_group(ctx: &mut OpContext<'_>, tube: &TubeEntry, group: &str, key: &Key) -> Result<()> {
     match ctx.row(key)? {
@@ -406,25 +406,25 @@ fn repair_group(ctx: &mut OpContext<'_>, tube: &TubeEntry, group: &str, key: &Ke
     match ctx.first(&line, &key::end_of(&line))? {
         Some((first, _)) => {
             let is_open = tasks < tube.row.most_in_flight(group);
-            set_turn(ctx, tube, (group, is_open), &first)
+            set_head(ctx, tube, (group, is_open), &first)
         }
         None => Ok(()),
     }
 }
 
-/// Removes the turns that lead to no task, and gives a turn to each group that should have one:
-/// which group a damaged turn belonged to is not known. Reads one row of each group of the tube.
-fn repair_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
-    let mut rows = Scan::over(tube.range(Tag::Turn));
+/// Removes the heads that lead to no task, and gives a head to each group that should have one:
+/// which group a damaged head belonged to is not known. Reads one row of each group of the tube.
+fn repair_heads(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
+    let mut rows = Scan::over(tube.range(Tag::OpenHead));
     while let Some((met, group)) = rows.next(ctx)? {
-        if sound(whose_turn(ctx, tube, &met, group))?.flatten().is_none() {
+        if sound(at_head(ctx, tube, &met, group))?.flatten().is_none() {
             ctx.remove(met);
         }
     }
-    let mut rows = Scan::over(tube.range(Tag::ClosedTurn));
+    let mut rows = Scan::over(tube.range(Tag::ClosedHead));
     while let Some((met, line)) = rows.next(ctx)? {
         // What a take meets closed goes there again.
-        if !is_closed_turn(ctx, tube, &met, line.as_ref())? {
+        if !is_closed_head(ctx, tube, &met, line.as_ref())? {
             ctx.remove(met);
         }
     }
@@ -433,7 +433,7 @@ fn repair_turns(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
         let Some(group) = key::group_of(&met) else { continue };
         rows.skip_to(key::end_of(&key::line_of(tube.run(), group)));
         let is_open = in_flight(ctx, tube, group)? < tube.row.most_in_flight(group);
-        set_turn(ctx, tube, (group, is_open), &met)?;
+        set_head(ctx, tube, (group, is_open), &met)?;
     }
     Ok(())
 }

@@ -79,7 +79,7 @@ impl Replacement<'_> {
         let (run, is_new) = (tube.run(), id != task.id);
         let bytes = self.payload.bytes;
         let (generation, payload) = match self.staged {
-            Some(staged) => (staged.pieces.generation, PayloadPlace::Apart(staged.pieces)),
+            Some(staged) => (staged.pieces.generation, PayloadPlace::Separate(staged.pieces)),
             None => {
                 let generation = match is_new {
                     true => 1,
@@ -87,7 +87,7 @@ impl Replacement<'_> {
                 };
                 let payload = match is_inline(bytes) {
                     true => PayloadPlace::Inline(bytes),
-                    false => PayloadPlace::Apart(Pieces { generation, ..Pieces::of(bytes) }),
+                    false => PayloadPlace::Separate(Pieces { generation, ..Pieces::of(bytes) }),
                 };
                 (generation, payload)
             }

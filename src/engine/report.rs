@@ -46,12 +46,12 @@ impl Op for ReportHeld<'_> {
         let task = stored.task(tube)?;
         let (part, value) = match self.report {
             WorkReport::Checkpoint(state) => (ReportPart::Checkpoint, Value::read(state)),
-            report => (ReportPart::Report, row_after(ctx, &task, &taken.head, report)?),
+            report => (ReportPart::Report, row_after(ctx, &task, &taken.progress, report)?),
         };
-        let before = taken.head.reports();
+        let before = taken.progress.reports();
         if !before.has(part) {
             let mut to = taken.clone();
-            if !to.head.set_reports(before.with(part)) {
+            if !to.progress.set_reports(before.with(part)) {
                 let text = "fields of a later version leave no room for a report";
                 return Err(Error::new(ErrorKind::Unsupported).because(text));
             }
@@ -69,15 +69,15 @@ impl Op for ReportHeld<'_> {
 fn row_after(
     ctx: &OpContext<'_>,
     task: &TaskRef<'_>,
-    head: &TaskProgress,
+    progress: &TaskProgress,
     report: WorkReport<'_>,
 ) -> Result<Value> {
     let at = key::report(task.tube.run(), task.id, ReportPart::Report);
-    let found = if head.reports().has(ReportPart::Report) { ctx.row(&at)? } else { None };
+    let found = if progress.reports().has(ReportPart::Report) { ctx.row(&at)? } else { None };
     let found = found.and_then(|(_, row)| row);
     let mut row = found.as_deref().and_then(ReportRow::decode).unwrap_or_else(ReportRow::new);
-    if row.delivery != head.deliveries {
-        (row.delivery, row.started, row.meta) = (head.deliveries, NEVER, "");
+    if row.delivery != progress.deliveries {
+        (row.delivery, row.started, row.meta) = (progress.deliveries, NEVER, "");
     }
     match report {
         WorkReport::Start(meta) => {

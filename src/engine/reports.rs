@@ -22,14 +22,14 @@ pub(crate) fn read(
 ) -> Result<(Option<Phase>, Option<WorkProgress>)> {
     let taken = matches!(state, TaskState::Taken(_));
     let reserved = taken.then_some(Phase::Reserved);
-    if !state.head().reports().has(ReportPart::Report) {
+    if !state.progress().reports().has(ReportPart::Report) {
         return Ok((reserved, None));
     }
     let row = sound(view.get(&key::report(tube.run(), id, ReportPart::Report)))?.flatten();
     let Some(row) = row.as_deref().and_then(ReportRow::decode) else {
         return Ok((reserved, None));
     };
-    let is_started = row.started != NEVER && row.delivery == state.head().deliveries;
+    let is_started = row.started != NEVER && row.delivery == state.progress().deliveries;
     let phase = match reserved {
         Some(_) if is_started => {
             Some(Phase::Started { at: instant(row.started), meta: row.meta.to_owned() })
@@ -50,7 +50,7 @@ pub(crate) fn read(
 /// `TaskNotFound`, or `Damaged` if it is damaged, or another row of the task.
 pub(crate) fn checkpoint(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<Vec<u8>>> {
     let (_, state) = lookup::find(view, tube, id)?;
-    if !state.head().reports().has(ReportPart::Checkpoint) {
+    if !state.progress().reports().has(ReportPart::Checkpoint) {
         return Ok(None);
     }
     let row = view.get(&key::report(tube.run(), id, ReportPart::Checkpoint))?;
@@ -58,8 +58,8 @@ pub(crate) fn checkpoint(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Resul
 }
 
 /// Removes what was reported of a task that is removed, or whose step is done.
-pub(crate) fn erase(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, head: &TaskProgress) {
-    for part in head.reports().parts() {
+pub(crate) fn erase(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, progress: &TaskProgress) {
+    for part in progress.reports().parts() {
         ctx.remove(key::report(task.tube.run(), task.id, part));
     }
 }
@@ -68,11 +68,11 @@ pub(crate) fn erase(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, head: &TaskProg
 pub(crate) fn forget_checkpoint(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,
-    head: &mut TaskProgress,
+    progress: &mut TaskProgress,
 ) {
-    let reports = head.reports();
+    let reports = progress.reports();
     if reports.has(ReportPart::Checkpoint) {
-        let _shrinks = head.set_reports(reports.without(ReportPart::Checkpoint));
+        let _shrinks = progress.set_reports(reports.without(ReportPart::Checkpoint));
         ctx.remove(key::report(task.tube.run(), task.id, ReportPart::Checkpoint));
     }
 }
@@ -82,13 +82,13 @@ pub(crate) fn recover(
     ctx: &OpContext<'_>,
     run: Run,
     id: TaskId,
-    head: &mut TaskProgress,
+    progress: &mut TaskProgress,
 ) -> Result<()> {
-    let _fits = head.set_reports(found(ctx, run, id)?);
+    let _fits = progress.set_reports(found(ctx, run, id)?);
     let row = sound(ctx.get(&key::report(run, id, ReportPart::Report)))?.flatten();
     if let Some(row) = row.as_deref().and_then(ReportRow::decode) {
         // A later lease must not have the number of the delivery that was started.
-        head.deliveries = head.deliveries.max(row.delivery);
+        progress.deliveries = progress.deliveries.max(row.delivery);
     }
     Ok(())
 }

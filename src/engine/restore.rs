@@ -85,14 +85,14 @@ impl Op for EmptyTrash {
                 found => sound(found)?,
             };
             // A damaged one stays for `check`, as does a row of a damaged key.
-            let Some((stored, standing @ TaskState::Trashed(_))) = found else { continue };
+            let Some((stored, state @ TaskState::Trashed(_))) = found else { continue };
             let Ok(task) = stored.task(tube) else { continue };
             left = left.saturating_sub(task.pieces().map_or(0, |it| it.count() as usize));
-            match dependents::ensure_none(ctx, &task, &standing) {
+            match dependents::ensure_none(ctx, &task, &state) {
                 Err(error) if error.kind() == ErrorKind::HasDependents => continue,
                 done => done?,
             }
-            transition::erase(ctx, &task, &standing, Cause::Delete)?;
+            transition::erase(ctx, &task, &state, Cause::Delete)?;
             removed += 1;
         }
         Ok((removed, next))

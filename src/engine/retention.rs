@@ -23,8 +23,8 @@ use smallvec::{SmallVec, smallvec};
 pub(crate) type KeptBytes = SmallVec<[(Key, u64); 2]>;
 
 /// The tag of the row of a state in which a tube keeps tasks.
-pub(crate) fn tag_of(standing: &TaskState) -> Option<Tag> {
-    match standing {
+pub(crate) fn tag_of(state: &TaskState) -> Option<Tag> {
+    match state {
         TaskState::Buried(_) => Some(Tag::Buried),
         TaskState::Done(_) => Some(Tag::Done),
         TaskState::Fresh(_)
@@ -64,11 +64,11 @@ pub(crate) fn end_of(tube: &TubeEntry, tag: Tag, ended: u64) -> u64 {
 pub(crate) fn kept_longer(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
-    standing: &TaskState,
+    state: &TaskState,
 ) -> Option<TaskState> {
-    let until = end_of(tube, tag_of(standing)?, time_of(standing)?);
-    let mut longer = standing.clone();
-    longer.head_mut().set_kept_until(until);
+    let until = end_of(tube, tag_of(state)?, time_of(state)?);
+    let mut longer = state.clone();
+    longer.progress_mut().set_kept_until(until);
     // Its ttl may end now, too.
     let [(_, end), _] = longer.deadlines(tube);
     (end > ctx.now.queue).then_some(longer)
@@ -108,32 +108,32 @@ pub(crate) fn until(ctx: &OpContext<'_>, tube: &TubeEntry, tag: Tag) -> u64 {
 
 /// The bytes that a task counts in the state of this tag, if its tube limits them and the sum
 /// contains it.
-pub(crate) fn counted(task: &TaskRef<'_>, standing: Option<&TaskState>) -> Option<(Tag, u64)> {
-    let standing = standing?;
-    let tag = tag_of(standing)?;
+pub(crate) fn counted(task: &TaskRef<'_>, state: Option<&TaskState>) -> Option<(Tag, u64)> {
+    let state = state?;
+    let tag = tag_of(state)?;
     of_tag(task.tube, tag)?.bytes?;
-    if standing.is_held() {
+    if state.is_held() {
         return None;
     }
     if let Some(sum) = task.tube.row.pending.sum(tag.state()?)
-        && !sum.contains((time_of(standing)?, task.id))
+        && !sum.contains((time_of(state)?, task.id))
     {
         return None;
     }
-    Some((tag, bytes_of(task, standing)))
+    Some((tag, bytes_of(task, state)))
 }
 
 /// When the task has ended.
-fn time_of(standing: &TaskState) -> Option<u64> {
-    match standing {
+fn time_of(state: &TaskState) -> Option<u64> {
+    match state {
         TaskState::Buried(row) => Some(row.time),
         TaskState::Done(row) => Some(row.time),
         _ => None,
     }
 }
 
-fn bytes_of(task: &TaskRef<'_>, standing: &TaskState) -> u64 {
-    let result = match standing {
+fn bytes_of(task: &TaskRef<'_>, state: &TaskState) -> u64 {
+    let result = match state {
         TaskState::Done(row) => row.result_bytes(),
         _ => 0,
     };

@@ -11,22 +11,22 @@ use crate::words::task::TaskId;
 use std::time::Duration;
 
 /// After how many attempts a task is buried as exhausted, if it is limited.
-pub(crate) fn max_attempts(tube: &TubeEntry, head: &TaskProgress) -> Option<u32> {
-    match head.retry_terms().max_attempts {
+pub(crate) fn max_attempts(tube: &TubeEntry, progress: &TaskProgress) -> Option<u32> {
+    match progress.retry_terms().max_attempts {
         Some(most) => Some(most).filter(|most| *most > 0),
         None => tube.row.options.max_attempts,
     }
 }
 
 /// Whether a failed attempt of a task was its last one.
-pub(crate) fn is_exhausted(tube: &TubeEntry, head: &TaskProgress) -> bool {
-    max_attempts(tube, head).is_some_and(|most| head.attempts >= most)
+pub(crate) fn is_exhausted(tube: &TubeEntry, progress: &TaskProgress) -> bool {
+    max_attempts(tube, progress).is_some_and(|most| progress.attempts >= most)
 }
 
 /// How long a task waits after a failed attempt.
-pub(crate) fn wait(tube: &TubeEntry, id: TaskId, head: &TaskProgress) -> Duration {
-    let backoff = head.retry_terms().backoff.unwrap_or(tube.row.options.backoff);
-    backoff.wait_of(id, head.attempts)
+pub(crate) fn wait(tube: &TubeEntry, id: TaskId, progress: &TaskProgress) -> Duration {
+    let backoff = progress.retry_terms().backoff.unwrap_or(tube.row.options.backoff);
+    backoff.wait_of(id, progress.attempts)
 }
 
 /// Sets the terms of a task; what they leave out stays as it is.
@@ -36,7 +36,7 @@ pub(crate) fn wait(tube: &TubeEntry, id: TaskId, head: &TaskProgress) -> Duratio
 pub(crate) fn set(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    head: &mut TaskProgress,
+    progress: &mut TaskProgress,
     terms: RetryTerms,
 ) -> Result<()> {
     if terms == RetryTerms::default() {
@@ -46,8 +46,8 @@ pub(crate) fn set(
     if !tube.run().is_temporary() {
         ctx.needs(&RETRY_TERMS);
     }
-    let terms = terms.or(head.retry_terms());
-    match head.set_retry_terms(&terms) {
+    let terms = terms.or(progress.retry_terms());
+    match progress.set_retry_terms(&terms) {
         true => Ok(()),
         false => {
             Err(Error::new(ErrorKind::TooLarge).because("its row has no room for more fields"))

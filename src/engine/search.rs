@@ -103,7 +103,7 @@ impl<'a> Index<'a> {
         }
         if let Some(owner) = &filter.owner {
             let number = query::consumer_named(view, owner)?;
-            let held = number.map(|number| prefixed(key::held_by(tube.run(), number)));
+            let held = number.map(|number| prefixed(key::leases_of(tube.run(), number)));
             return Ok(held.unwrap_or(Self::Ranges(Vec::new())));
         }
         if let Some(group) = &filter.failure_group {

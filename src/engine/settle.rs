@@ -74,12 +74,12 @@ pub(crate) fn give_back(
     if cause == Cause::Close && task.tube.row.options.gates.is_some() {
         gates::give_back(ctx, task.tube.number)?;
     }
-    let mut head = taken.head.clone();
+    let mut progress = taken.progress.clone();
     let mut to = if matches!(cause, Cause::Lost | Cause::Ttr) {
-        failed(ctx, task.tube, head, Duration::ZERO)
+        failed(ctx, task.tube, progress, Duration::ZERO)
     } else {
-        head.attempts = head.attempts.saturating_sub(1);
-        TaskState::Ready(head)
+        progress.attempts = progress.attempts.saturating_sub(1);
+        TaskState::Ready(progress)
     };
     let from = TaskState::Taken(taken);
     let noted = history::note(ctx, task, (&from, &mut to), cause)?;
@@ -97,32 +97,32 @@ pub(crate) fn cause_of_end(charged: bool) -> Cause {
 pub(crate) fn failed(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    head: TaskProgress,
+    progress: TaskProgress,
     wait: Duration,
 ) -> TaskState {
-    if retry::is_exhausted(tube, &head) {
+    if retry::is_exhausted(tube, &progress) {
         failures::needs(ctx, tube);
-        let group = head.failure().map(|failure| failure.group.to_owned());
+        let group = progress.failure().map(|failure| failure.group.to_owned());
         let group = group.filter(|group| !group.is_empty());
         let group = group.unwrap_or_else(|| exhausted_in(&tube.row.name));
-        let reason = Reason::Exhausted { group, message: head.last_error.clone() };
-        return buried(ctx, tube, head, &reason);
+        let reason = Reason::Exhausted { group, message: progress.last_error.clone() };
+        return buried(ctx, tube, progress, &reason);
     }
-    later(ctx, tube, head, wait)
+    later(ctx, tube, progress, wait)
 }
 
 /// Buried now, or in the trash. The texts of the reason are cut to the stored length.
 pub(crate) fn buried(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
-    mut head: TaskProgress,
+    mut progress: TaskProgress,
     reason: &Reason,
 ) -> TaskState {
-    head.buries = head.buries.saturating_add(1);
+    progress.buries = progress.buries.saturating_add(1);
     let is_trashed = matches!(reason, Reason::Trashed(_));
     let until = if is_trashed { NEVER } else { retention::until(ctx, tube, Tag::Buried) };
-    head.set_kept_until(until);
-    let row = BuriedRow { head, time: ctx.now.queue, reason: bounded(ctx, reason) };
+    progress.set_kept_until(until);
+    let row = BuriedRow { progress, time: ctx.now.queue, reason: bounded(ctx, reason) };
     if is_trashed { TaskState::Trashed(row) } else { TaskState::Buried(row) }
 }
 
@@ -130,29 +130,29 @@ pub(crate) fn buried(
 pub(crate) fn set_aside(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    mut head: TaskProgress,
+    mut progress: TaskProgress,
     holder: u32,
     reason: &Reason,
 ) -> Result<TaskState> {
     if let Reason::Failed { group, message } = reason {
-        failures::note(ctx, tube, &mut head, holder, (group, message))?;
+        failures::note(ctx, tube, &mut progress, holder, (group, message))?;
     }
-    Ok(buried(ctx, tube, head, reason))
+    Ok(buried(ctx, tube, progress, reason))
 }
 
 /// What a kick makes of a buried task: its attempts are 0 again. If `ttl_spares_buried` has kept it
 /// after the end of its ttl, it gets a new ttl. The length of a ttl is not stored, so the new one
 /// is the time from the put, or the last move, to the old end.
 pub(crate) fn kicked(ctx: &OpContext<'_>, task: &TaskRef<'_>, row: &BuriedRow) -> TaskProgress {
-    let (mut head, now) = (row.head.clone(), ctx.now.queue);
-    head.attempts = 0;
-    head.set_kept_until(NEVER);
-    if task.tube.row.options.ttl_spares_buried && head.expires <= now {
+    let (mut progress, now) = (row.progress.clone(), ctx.now.queue);
+    progress.attempts = 0;
+    progress.set_kept_until(NEVER);
+    if task.tube.row.options.ttl_spares_buried && progress.expires <= now {
         let since = task.read.map_or(0, |(_, row)| row.lives_since());
-        let life = head.expires.saturating_sub(since);
-        head.expires = now.saturating_add(life);
+        let life = progress.expires.saturating_sub(since);
+        progress.expires = now.saturating_add(life);
     }
-    head
+    progress
 }
 
 fn bounded(ctx: &OpContext<'_>, reason: &Reason) -> Reason {
@@ -174,15 +174,15 @@ fn bounded(ctx: &OpContext<'_>, reason: &Reason) -> Reason {
 pub(crate) fn later(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
-    head: TaskProgress,
+    progress: TaskProgress,
     delay: Duration,
 ) -> TaskState {
     if delay.is_zero() {
-        return TaskState::Ready(head);
+        return TaskState::Ready(progress);
     }
     let due = ctx.now.queue.saturating_add(micros(delay));
     let holds_group = tube.row.options.hold_group_while_delayed;
-    TaskState::delayed(DelayedRow { head, due, wall: false, holds_group }, ctx.now)
+    TaskState::delayed(DelayedRow { progress, due, wall: false, holds_group }, ctx.now)
 }
 
 impl Op for Settle<'_> {
@@ -399,25 +399,25 @@ fn keep(
         // Not charged.
         Verdict::Release(terms) => {
             let place = rank_after(ctx, &task, terms);
-            let mut head = taken.head.clone();
-            head.attempts = head.attempts.saturating_sub(1);
-            head.releases = head.releases.saturating_add(1);
+            let mut progress = taken.progress.clone();
+            progress.attempts = progress.attempts.saturating_sub(1);
+            progress.releases = progress.releases.saturating_add(1);
             if let Some(ttl) = terms.ttl {
-                head.expires = ctx.now.queue.saturating_add(micros(ttl));
+                progress.expires = ctx.now.queue.saturating_add(micros(ttl));
             }
-            let to = later(ctx, task.tube, head, terms.delay.unwrap_or_default());
+            let to = later(ctx, task.tube, progress, terms.delay.unwrap_or_default());
             (to, Cause::Release, place)
         }
         // Charged. `after` replaces the tube's back-off.
         Verdict::Retry { error, group, after } => {
-            let mut head = taken.head.clone();
-            failures::note(ctx, task.tube, &mut head, taken.holder, (group, error))?;
-            let wait = retry::wait(task.tube, task.id, &head);
-            (failed(ctx, task.tube, head, after.unwrap_or(wait)), Cause::Retry, task.place)
+            let mut progress = taken.progress.clone();
+            failures::note(ctx, task.tube, &mut progress, taken.holder, (group, error))?;
+            let wait = retry::wait(task.tube, task.id, &progress);
+            (failed(ctx, task.tube, progress, after.unwrap_or(wait)), Cause::Retry, task.place)
         }
         Verdict::Bury { reason, priority } => {
             let place = task.place_with(*priority);
-            let to = set_aside(ctx, task.tube, taken.head.clone(), taken.holder, reason)?;
+            let to = set_aside(ctx, task.tube, taken.progress.clone(), taken.holder, reason)?;
             let cause = trash::cause_of(&to);
             (to, cause, place)
         }

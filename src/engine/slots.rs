@@ -66,13 +66,13 @@ pub(crate) fn slot(tube: &TubeEntry, throttle: Run, id: TaskId) -> Key {
 pub(crate) fn begin(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,
-    head: &mut TaskProgress,
+    progress: &mut TaskProgress,
 ) -> Result<()> {
     let (tube, mut runs) = (task.tube, Slots::new());
     for name in names(tube) {
         runs.extend(read(ctx, name)?.map(|row| row.run));
     }
-    let own = task_gates::of(task.group, head).map(str::to_owned);
+    let own = task_gates::of(task.group, progress).map(str::to_owned);
     for name in own.iter().flat_map(|gates| throttles(gates)) {
         let Some(run) = read(ctx, name)?.map(|row| row.run) else { continue };
         if !runs.contains(&run) {
@@ -84,7 +84,7 @@ pub(crate) fn begin(
     }
     runs.sort_unstable();
     // If fields of later versions leave no room, it holds none.
-    let _fits = head.set_slots(&runs);
+    let _fits = progress.set_slots(&runs);
     Ok(())
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn remove(ctx: &mut OpContext<'_>, slot: Key) {
 pub(crate) fn clear(ctx: &mut OpContext<'_>, run: Run, (met, row): &Met) -> Result<usize> {
     let Some(id) = key::id_of(met) else { return Ok(0) };
     let held = match row.as_deref().and_then(TakenRow::decode) {
-        Some((_, (taken, _))) => taken.head.slots(),
+        Some((_, (taken, _))) => taken.progress.slots(),
         None => found(ctx, run, id)?,
     };
     let mut removed = 0;

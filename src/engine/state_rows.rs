@@ -8,11 +8,11 @@ use crate::format::row::StoredHome;
 use crate::format::{Deadline, Value};
 use smallvec::SmallVec;
 
-/// The key of the row that gives a standing; `None` for a fresh task.
+/// The key of the row that gives a state; `None` for a fresh task.
 #[inline(always)]
-pub(crate) fn state_key(task: &TaskRef<'_>, standing: &TaskState) -> Option<Key> {
+pub(crate) fn state_key(task: &TaskRef<'_>, state: &TaskState) -> Option<Key> {
     let (run, id) = (task.tube.run(), task.id);
-    Some(match standing {
+    Some(match state {
         TaskState::Fresh(_) => return None,
         TaskState::Ready(_) => lookup::ready_key(task.tube, task.group, &task.place, id),
         TaskState::Delayed(_) => key::delayed(run, id),
@@ -26,18 +26,18 @@ pub(crate) fn state_key(task: &TaskRef<'_>, standing: &TaskState) -> Option<Key>
 
 /// The same of the task at another rank.
 #[cold]
-pub(crate) fn key_at(task: &TaskRef<'_>, place: Rank, standing: &TaskState) -> Option<Key> {
-    state_key(&TaskRef { place, ..*task }, standing)
+pub(crate) fn key_at(task: &TaskRef<'_>, place: Rank, state: &TaskState) -> Option<Key> {
+    state_key(&TaskRef { place, ..*task }, state)
 }
 
-/// The row that gives a standing; `None` for a fresh task.
+/// The row that gives a state; `None` for a fresh task.
 #[inline]
-pub(crate) fn state_row(task: &TaskRef<'_>, standing: &TaskState) -> Option<(Key, Value)> {
-    let key = state_key(task, standing)?;
+pub(crate) fn state_row(task: &TaskRef<'_>, state: &TaskState) -> Option<(Key, Value)> {
+    let key = state_key(task, state)?;
     let home = &StoredHome::new(&task.home, &task.place);
-    let value = match standing {
+    let value = match state {
         TaskState::Fresh(_) => return None,
-        TaskState::Ready(head) => head.encode(home),
+        TaskState::Ready(progress) => progress.encode(home),
         TaskState::Delayed(delayed) => delayed.encode(&task.away(), home),
         TaskState::Blocked(blocked) => blocked.encode(&task.away(), home),
         TaskState::Taken(taken) => taken.encode(&task.away(), home),
@@ -50,17 +50,17 @@ pub(crate) fn state_row(task: &TaskRef<'_>, standing: &TaskState) -> Option<(Key
 /// The row of a deadline of a task in this state. That of the end of a delay is a copy of the row
 /// of the state, because many delays may end at once: a row that is read by its id is far from the
 /// one before it.
-pub(crate) fn due_row(task: &TaskRef<'_>, standing: &TaskState, what: Deadline) -> Value {
+pub(crate) fn due_row(task: &TaskRef<'_>, state: &TaskState, what: Deadline) -> Value {
     match what {
         Deadline::Delay | Deadline::RunAt => {
-            state_row(task, standing).map_or(Value::EMPTY, |(_, row)| row)
+            state_row(task, state).map_or(Value::EMPTY, |(_, row)| row)
         }
         Deadline::Ttr | Deadline::Ttl => Value::EMPTY,
     }
 }
 
-pub(crate) fn in_flight(standing: Option<&TaskState>) -> i64 {
-    match standing {
+pub(crate) fn in_flight(state: Option<&TaskState>) -> i64 {
+    match state {
         Some(TaskState::Taken(_)) => 1,
         Some(TaskState::Delayed(row)) => i64::from(row.holds_group),
         _ => 0,
@@ -71,15 +71,15 @@ pub(crate) fn in_flight(standing: Option<&TaskState>) -> i64 {
 /// that it holds, of a buried task the time of its bury and the group of its failure, in its tube
 /// and in the whole queue, and of a finished one and of one in the trash its time. A plain task
 /// has none before.
-pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> SmallVec<[Key; 3]> {
+pub(crate) fn index_keys(task: &TaskRef<'_>, state: &TaskState) -> SmallVec<[Key; 3]> {
     let (run, id) = (task.tube.run(), task.id);
     let mut keys = SmallVec::new();
-    match standing {
+    match state {
         TaskState::Taken(row) => {
             if row.holder != 0 {
-                keys.push(key::held(run, row.holder, id));
+                keys.push(key::owner_lease(run, row.holder, id));
             }
-            let held = row.head.slots().into_iter();
+            let held = row.progress.slots().into_iter();
             keys.extend(held.map(|throttle| slots::slot(task.tube, throttle, id)));
         }
         TaskState::Buried(row) => {
@@ -89,7 +89,7 @@ pub(crate) fn index_keys(task: &TaskRef<'_>, standing: &TaskState) -> SmallVec<[
                 keys.push(key::failed(run, group, row.time, id));
             }
         }
-        TaskState::Done(row) if standing.is_held() => keys.push(key::held_time(run, row.time, id)),
+        TaskState::Done(row) if state.is_held() => keys.push(key::held_time(run, row.time, id)),
         TaskState::Done(row) => keys.push(key::done_time(run, row.time, id)),
         TaskState::Trashed(row) => keys.push(key::trashed_time(run, row.time, id)),
         _ => {}

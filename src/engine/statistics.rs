@@ -25,8 +25,8 @@ fn day_of(micros: u64) -> u32 {
 #[cold]
 pub(crate) fn arrive(ctx: &OpContext<'_>, tube: &TubeEntry, to: &mut TaskState) {
     let is_ready = matches!(to, TaskState::Ready(_)) && tube.row.options.keep_days > 0;
-    let head = to.head_mut();
-    head.set_ready_since(is_ready.then_some(ctx.now.queue));
+    let progress = to.progress_mut();
+    progress.set_ready_since(is_ready.then_some(ctx.now.queue));
 }
 
 /// The same of one that comes to the tube as it stands: it goes on being ready.
@@ -39,15 +39,15 @@ pub(crate) fn carry(
 ) -> Result<()> {
     let is_ready = matches!(to, TaskState::Ready(_)) && tube.row.options.keep_days > 0;
     let since = if is_ready { ready_since(ctx, task, from)?.or(Some(ctx.now.queue)) } else { None };
-    to.head_mut().set_ready_since(since);
+    to.progress_mut().set_ready_since(since);
     Ok(())
 }
 
 /// Says since when a new task is ready that has a row.
 #[cold]
-pub(crate) fn put(ctx: &OpContext<'_>, standing: &mut TaskState) {
-    if let TaskState::Ready(head) = standing {
-        head.set_ready_since(Some(ctx.now.queue));
+pub(crate) fn put(ctx: &OpContext<'_>, state: &mut TaskState) {
+    if let TaskState::Ready(progress) = state {
+        progress.set_ready_since(Some(ctx.now.queue));
     }
 }
 
@@ -64,14 +64,14 @@ pub(crate) fn stated(
         TaskState::Ready(_) if task.tube.row.options.keep_days > 0 => ready_since(ctx, task, from)?,
         _ => None,
     };
-    let before = to.head().ready_since();
+    let before = to.progress().ready_since();
     if before == since {
         return Ok(None);
     }
     let mut to = to.clone();
-    to.head_mut().set_ready_since(since);
+    to.progress_mut().set_ready_since(since);
     // If nothing has changed there is no room: a caller that goes on with it would never end.
-    Ok((to.head().ready_since() != before).then_some(to))
+    Ok((to.progress().ready_since() != before).then_some(to))
 }
 
 /// Since when a task is ready that becomes or stays ready, if that is known.
@@ -79,7 +79,7 @@ fn ready_since(ctx: &OpContext<'_>, task: &TaskRef<'_>, from: &TaskState) -> Res
     let now = ctx.now.queue;
     Ok(match from {
         TaskState::Fresh(_) => created(ctx, task)?,
-        TaskState::Ready(head) => head.ready_since(),
+        TaskState::Ready(progress) => progress.ready_since(),
         // However late the end of the delay is noticed. By the wall clock it is not known when that
         // was.
         TaskState::Delayed(DelayedRow { due, wall: false, .. }) if *due <= now => Some(*due),
@@ -136,9 +136,9 @@ pub(crate) fn file(
         (Taken(row), None | Some(Done(_))) if matches!(cause, Cause::Ack | Cause::Advance) => {
             Some(row.held_for(now)).filter(|held| *held != NEVER).map(DayItem::Run)
         }
-        (Taken(before), Some(Ready(head) | Delayed(DelayedRow { head, .. }))) => {
+        (Taken(before), Some(Ready(progress) | Delayed(DelayedRow { progress, .. }))) => {
             let is_charged = matches!(cause, Cause::Retry | Cause::Ttr | Cause::Lost)
-                && head.attempts == before.head.attempts;
+                && progress.attempts == before.progress.attempts;
             is_charged.then_some(DayItem::Retry)
         }
         (Buried(_), Some(Buried(_))) => None,
@@ -164,7 +164,7 @@ pub(crate) fn failure(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<()> {
 }
 
 fn add(ctx: &mut OpContext<'_>, tube: &TubeEntry, day: u32, item: DayItem) {
-    ctx.draft.rows.days.push(DayEntry { tube: tube.number, run: tube.run(), day, item });
+    ctx.decision.rows.days.push(DayEntry { tube: tube.number, run: tube.run(), day, item });
 }
 
 /// Whether a day is too old by now. Its row may still be there, which an opening that only reads

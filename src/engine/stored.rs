@@ -37,26 +37,26 @@ impl TaskState {
     /// Delayed until the row's `due`. The end of the task's ttl moves by the length of the delay
     /// here, when a call requests the delay. It does not move again when the delay ends.
     pub(crate) fn delayed(mut row: DelayedRow, now: Now) -> Self {
-        row.head.expires = row.head.expires.saturating_add(wait_left(&row, now));
+        row.progress.expires = row.progress.expires.saturating_add(wait_left(&row, now));
         Self::Delayed(row)
     }
 
     /// What is left of a delayed task when its delay ends now instead of later: the rest of the
     /// delay is taken from the end of its ttl again.
     pub(crate) fn undelayed(row: &DelayedRow, now: Now) -> TaskProgress {
-        let mut head = row.head.clone();
-        let expires = head.expires.saturating_sub(wait_left(row, now));
+        let mut progress = row.progress.clone();
+        let expires = progress.expires.saturating_sub(wait_left(row, now));
         // After the wall clock was set back, the rest is longer than what was added at the put.
-        if head.expires != NEVER && expires > now.queue {
-            head.expires = expires;
+        if progress.expires != NEVER && expires > now.queue {
+            progress.expires = expires;
         }
-        head
+        progress
     }
 
     /// Whether it is finished and kept for the tasks that come after it.
     #[cold]
     pub(crate) fn is_held(&self) -> bool {
-        matches!(self, Self::Done(row) if !row.head.edges(Direction::Dependent).is_empty())
+        matches!(self, Self::Done(row) if !row.progress.edges(Direction::Dependent).is_empty())
     }
 
     pub(crate) fn state(&self) -> State {
@@ -72,7 +72,7 @@ impl TaskState {
 
     /// How many entries its history has: the put, those that are stored, and what the state says.
     pub(crate) fn history_entries(&self) -> u64 {
-        let stored = self.head().history().map_or(0, |history| history.len());
+        let stored = self.progress().history().map_or(0, |history| history.len());
         1 + u64::from(stored) + u64::from(matches!(self, Self::Taken(_) | Self::Done(_)))
     }
 
@@ -84,14 +84,14 @@ impl TaskState {
         }
     }
 
-    pub(crate) fn head(&self) -> &TaskProgress {
+    pub(crate) fn progress(&self) -> &TaskProgress {
         match self {
-            Self::Fresh(head) | Self::Ready(head) => head,
-            Self::Delayed(row) => &row.head,
-            Self::Blocked(row) => &row.head,
-            Self::Taken(row) => &row.head,
-            Self::Buried(row) | Self::Trashed(row) => &row.head,
-            Self::Done(row) => &row.head,
+            Self::Fresh(progress) | Self::Ready(progress) => progress,
+            Self::Delayed(row) => &row.progress,
+            Self::Blocked(row) => &row.progress,
+            Self::Taken(row) => &row.progress,
+            Self::Buried(row) | Self::Trashed(row) => &row.progress,
+            Self::Done(row) => &row.progress,
         }
     }
 
@@ -99,10 +99,12 @@ impl TaskState {
     #[inline]
     pub(crate) fn deadlines(&self, tube: &TubeEntry) -> [(Deadline, u64); 2] {
         let (what, when, lease) = match self {
-            Self::Fresh(head) | Self::Ready(head) => (Deadline::Ttl, head.expires, NEVER),
+            Self::Fresh(progress) | Self::Ready(progress) => {
+                (Deadline::Ttl, progress.expires, NEVER)
+            }
             Self::Delayed(row) => (row.deadline(), row.due, NEVER),
             Self::Blocked(_) => (Deadline::Ttl, NEVER, NEVER),
-            Self::Taken(row) => (Deadline::Ttl, row.head.expires, row.deadline),
+            Self::Taken(row) => (Deadline::Ttl, row.progress.expires, row.deadline),
             Self::Buried(_) | Self::Trashed(_) | Self::Done(_) => {
                 (Deadline::Ttl, self.removal(tube), NEVER)
             }
@@ -114,23 +116,23 @@ impl TaskState {
     /// The ttl of a finished task ended with it.
     #[cold]
     fn removal(&self, tube: &TubeEntry) -> u64 {
-        let head = self.head();
+        let progress = self.progress();
         if self.is_held() {
             return NEVER;
         }
         let is_spared = tube.row.options.ttl_spares_buried || matches!(self, Self::Done(_));
-        let expires = if is_spared { NEVER } else { head.expires };
-        expires.min(head.kept_until())
+        let expires = if is_spared { NEVER } else { progress.expires };
+        expires.min(progress.kept_until())
     }
 
-    pub(crate) fn head_mut(&mut self) -> &mut TaskProgress {
+    pub(crate) fn progress_mut(&mut self) -> &mut TaskProgress {
         match self {
-            Self::Fresh(head) | Self::Ready(head) => head,
-            Self::Delayed(row) => &mut row.head,
-            Self::Blocked(row) => &mut row.head,
-            Self::Taken(row) => &mut row.head,
-            Self::Buried(row) | Self::Trashed(row) => &mut row.head,
-            Self::Done(row) => &mut row.head,
+            Self::Fresh(progress) | Self::Ready(progress) => progress,
+            Self::Delayed(row) => &mut row.progress,
+            Self::Blocked(row) => &mut row.progress,
+            Self::Taken(row) => &mut row.progress,
+            Self::Buried(row) | Self::Trashed(row) => &mut row.progress,
+            Self::Done(row) => &mut row.progress,
         }
     }
 }
@@ -175,7 +177,7 @@ pub(crate) struct TaskRef<'a> {
     pub(crate) bytes: u64,
     /// Its own row, if it was read.
     pub(crate) read: Option<(&'a Value, TaskRow<'a>)>,
-    /// Whether a take found it as the next one: at the border of the fresh tasks, or with the turn
+    /// Whether a take found it as the next one: at the border of the fresh tasks, or at the head
     /// of its group.
     pub(crate) is_next: bool,
 }
@@ -285,8 +287,8 @@ impl<'a> TaskRef<'a> {
             PayloadPlace::Inline(payload) => {
                 StoredPayload::Read(Payload::Inline(raw.clone(), raw.len() - payload.len()))
             }
-            PayloadPlace::Apart(pieces) => {
-                StoredPayload::Apart(Box::new(((self.tube.run(), self.id), pieces)))
+            PayloadPlace::Separate(pieces) => {
+                StoredPayload::Separate(Box::new(((self.tube.run(), self.id), pieces)))
             }
         };
         Ok(Content { created: row.created, codec: row.codec, version: row.version, payload })
@@ -299,8 +301,8 @@ impl<'a> TaskRef<'a> {
     }
 
     /// The same of a task that may stand ahead of every priority.
-    pub(crate) fn own_priority(&self, head: &TaskProgress) -> i64 {
-        let rank = head.own_rank().unwrap_or(self.place);
+    pub(crate) fn own_priority(&self, progress: &TaskProgress) -> i64 {
+        let rank = progress.own_rank().unwrap_or(self.place);
         self.tube.row.options.turned(rank.priority)
     }
 
@@ -365,7 +367,7 @@ pub(crate) fn open(
 ) -> Result<(StoredTask, TaskState)> {
     let tag = key.first().copied().and_then(Tag::of);
     let (tag, id) = tag.zip(key::id_of(key)).ok_or_else(|| damaged("state"))?;
-    open_at(view, tube, (tag, id, key::standing_place(tag, key)), raw)
+    open_at(view, tube, (tag, id, key::rank_in_state(tag, key)), raw)
 }
 
 /// The same, with what the key says: `at` is the rank in it, for states that have it there.
@@ -380,13 +382,13 @@ pub(crate) fn open_at(
         let home = Home { rank: place, is_fresh: true };
         let stored = StoredTask { id, home, place, own: OwnRow::Read(raw.clone()) };
         let Times { expires, ttr } = TaskRow::times(raw).ok_or_else(|| damaged("task"))?;
-        let head = TaskProgress::fresh(expires, ttr);
-        return Ok((stored, TaskState::Fresh(head)));
+        let progress = TaskProgress::fresh(expires, ttr);
+        return Ok((stored, TaskState::Fresh(progress)));
     }
-    let (standing, place, home) = match (tag.state(), at) {
+    let (state, place, home) = match (tag.state(), at) {
         (Some(State::Ready), Some(at)) => {
-            let (head, home) = TaskProgress::decode(raw).ok_or_else(|| damaged("ready"))?;
-            (TaskState::Ready(head), at, home)
+            let (progress, home) = TaskProgress::decode(raw).ok_or_else(|| damaged("ready"))?;
+            (TaskState::Ready(progress), at, home)
         }
         (Some(State::Buried), Some(at)) => {
             let (row, home) = BuriedRow::decode(raw).ok_or_else(|| damaged("buried"))?;
@@ -419,7 +421,7 @@ pub(crate) fn open_at(
     };
     let home = home.at(place);
     let own = own_row(view, tube, id, &home, None)?;
-    Ok((StoredTask { id, home, place, own }, standing))
+    Ok((StoredTask { id, home, place, own }, state))
 }
 
 #[inline(always)]

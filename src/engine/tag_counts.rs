@@ -52,7 +52,7 @@ pub(crate) fn places([durable, temporary]: [Option<u64>; 2]) -> [Option<u64>; 2]
 
 /// Counts that a task of this run has a tag, or has it no more.
 pub(crate) fn count(ctx: &mut OpContext<'_>, run: Run, tag: &str, by: i64) -> Result<()> {
-    if let Some(changes) = &mut ctx.draft.tag_changes {
+    if let Some(changes) = &mut ctx.decision.tag_changes {
         let [durable, temporary] = Run::BOTH;
         let run = if run.is_temporary() { temporary } else { durable };
         *changes.entry((run, tag.into())).or_default() += by;
@@ -64,13 +64,13 @@ pub(crate) fn count(ctx: &mut OpContext<'_>, run: Run, tag: &str, by: i64) -> Re
 /// From here on the op writes each count once, in [`end_batch`].
 #[cold]
 pub(crate) fn begin_batch(ctx: &mut OpContext<'_>) {
-    ctx.draft.tag_changes = Some(Box::default());
+    ctx.decision.tag_changes = Some(Box::default());
 }
 
 /// Writes the counts of a batch, unless it was refused.
 #[cold]
 pub(crate) fn end_batch<T>(ctx: &mut OpContext<'_>, done: Result<T>) -> Result<T> {
-    let changes = ctx.draft.tag_changes.take();
+    let changes = ctx.decision.tag_changes.take();
     let done = done?;
     for ((run, tag), by) in changes.into_iter().flat_map(|changes| *changes) {
         if by != 0 {

@@ -47,7 +47,7 @@ impl Op for TagTask<'_> {
             }
             Logged::ById(id) => lookup::find(ctx, tube, id)?,
         };
-        let row = match from.head().is_tagged() {
+        let row = match from.progress().is_tagged() {
             true => tags::known_row(ctx, tube.run(), id)?,
             false => None,
         };
@@ -67,10 +67,10 @@ impl Op for TagTask<'_> {
         }
         let task = stored.task(tube)?;
         let mut to = match &from {
-            TaskState::Fresh(head) => TaskState::Ready(head.clone()),
+            TaskState::Fresh(progress) => TaskState::Ready(progress.clone()),
             from => from.clone(),
         };
-        tags::say(to.head_mut(), !after.is_empty())?;
+        tags::say(to.progress_mut(), !after.is_empty())?;
         // Before its row moves: events may read the payload.
         transition::tell(ctx, &task, &from, Cause::Tag)?;
         if from != to {

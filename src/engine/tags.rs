@@ -19,8 +19,8 @@ use crate::words::task::TaskId;
 ///
 /// # Errors
 /// `Unsupported` if fields of later versions leave no room.
-pub(crate) fn say(head: &mut TaskProgress, is_tagged: bool) -> Result<()> {
-    if head.set_tagged(is_tagged) {
+pub(crate) fn say(progress: &mut TaskProgress, is_tagged: bool) -> Result<()> {
+    if progress.set_tagged(is_tagged) {
         return Ok(());
     }
     let text = "fields of a later version leave no room for tags";
@@ -89,9 +89,9 @@ pub(crate) fn read(
     view: &dyn View,
     run: Run,
     id: TaskId,
-    head: &TaskProgress,
+    progress: &TaskProgress,
 ) -> Result<Vec<String>> {
-    if !head.is_tagged() {
+    if !progress.is_tagged() {
         return Ok(Vec::new());
     }
     let row = row_of(view, run, id)?;
@@ -220,9 +220,9 @@ fn hand_over(
 pub(crate) fn erase(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,
-    head: &TaskProgress,
+    progress: &TaskProgress,
 ) -> Result<()> {
-    if head.is_tagged() {
+    if progress.is_tagged() {
         let row = known_row(ctx, task.tube.run(), task.id)?;
         clear_row(ctx, (task.tube.run(), task.id), row.as_ref())?;
     }
@@ -263,18 +263,18 @@ impl Moving {
     /// Says in the state after the step whether it has tags then.
     pub(crate) fn of(
         ctx: &OpContext<'_>,
-        (old, standing): (&TaskRef<'_>, &TaskState),
+        (old, state): (&TaskRef<'_>, &TaskState),
         next: &mut TaskState,
         given: Option<&[&str]>,
     ) -> Result<Option<Self>> {
-        if given.is_none_or(<[_]>::is_empty) && !standing.head().is_tagged() {
+        if given.is_none_or(<[_]>::is_empty) && !state.progress().is_tagged() {
             return Ok(None);
         }
-        let row = match standing.head().is_tagged() {
+        let row = match state.progress().is_tagged() {
             true => known_row(ctx, old.tube.run(), old.id)?,
             false => None,
         };
-        say(next.head_mut(), given.map_or(row.is_some(), |given| !given.is_empty()))?;
+        say(next.progress_mut(), given.map_or(row.is_some(), |given| !given.is_empty()))?;
         let given = given.map(|given| given.iter().map(|tag| (*tag).to_owned()).collect());
         Ok(Some(Self { row, given }))
     }
@@ -310,10 +310,10 @@ pub(crate) fn recover(
     view: &dyn View,
     run: Run,
     id: TaskId,
-    head: &mut TaskProgress,
+    progress: &mut TaskProgress,
 ) -> Result<()> {
     let is_any = view.count(Range::of(leads_of(run))) > 0;
-    let _fits = head.set_tagged(is_any && known_row(view, run, id)?.is_some());
+    let _fits = progress.set_tagged(is_any && known_row(view, run, id)?.is_some());
     Ok(())
 }
 

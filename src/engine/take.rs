@@ -74,12 +74,12 @@ impl Take {
 struct Budget {
     /// Payload bytes.
     bytes: usize,
-    /// Turns that go behind a closed gate, or come back.
-    turns: usize,
+    /// Heads that go behind a closed gate, or come back.
+    heads: usize,
 }
 
 impl Budget {
-    const ALL: Self = Self { bytes: SWEEP_BYTES, turns: LOOKS_OF_STEP };
+    const ALL: Self = Self { bytes: SWEEP_BYTES, heads: LOOKS_OF_STEP };
 }
 
 impl Op for Take {
@@ -111,7 +111,7 @@ impl Op for Take {
             let wanted = most - handed.len();
             let Some(best) = lanes.search(ctx, &tube, (wanted, &mut budget))? else { break };
             if best.is_stopped(ctx, &tube, &mut budget)? {
-                if budget.turns == 0 {
+                if budget.heads == 0 {
                     self.is_cut.set(true);
                     break;
                 }
@@ -126,7 +126,7 @@ impl Op for Take {
             }
         }
         if lanes.told.is_some() {
-            self.is_cut.set(budget.turns == 0 && handed.len() < most);
+            self.is_cut.set(budget.heads == 0 && handed.len() < most);
             // What is kept for a taker that goes on stays kept.
             if !(self.is_cut.get() && handed.is_empty()) {
                 slots::note_looks(ctx, &tube, handed.len());
@@ -182,16 +182,16 @@ enum ToOpen {
 }
 
 /// Where the next ready tasks are: the fresh ones, the other ones without a group, and the groups'
-/// turns.
+/// heads.
 struct Lanes {
     /// If the tube has lines behind gates, or slots are kept for its takers: whether lines are
-    /// still to be given their turns. Apart, because most tubes have none.
+    /// still to be given their heads. Apart, because most tubes have none.
     told: Option<ToOpen>,
     /// Of the fresh tasks: it continues after this one instead of at the border, because this one
     /// was left where it is.
     skipped: Option<Key>,
     ready: Cursor,
-    turns: Cursor,
+    heads: Cursor,
 }
 
 /// A scan that reads each row once. A take of one task builds no key to continue from.
@@ -218,7 +218,7 @@ impl Lanes {
         fresh::learn(ctx, tube)?;
         let cursor = |tag| Cursor { range: tube.range(tag), last: None };
         let told = ctx.known.is_told(tube.number).then_some(ToOpen::All);
-        Ok(Self { told, skipped: None, ready: cursor(Tag::Ready), turns: cursor(Tag::Turn) })
+        Ok(Self { told, skipped: None, ready: cursor(Tag::Ready), heads: cursor(Tag::OpenHead) })
     }
 
     /// The best task of all, those behind gates among them that are open now. So many are wanted.
@@ -250,22 +250,22 @@ impl Lanes {
         }
         loop {
             let best = self.next(ctx, tube)?;
-            if best.is_some() || self.told != Some(ToOpen::Rest) || budget.turns == 0 {
+            if best.is_some() || self.told != Some(ToOpen::Rest) || budget.heads == 0 {
                 return Ok(best);
             }
             self.open(ctx, tube, (wanted, budget))?;
         }
     }
 
-    /// Gives turns back. They may come before those that were met.
+    /// Gives heads back. They may come before those that were met.
     fn open(
         &mut self,
         ctx: &mut OpContext<'_>,
         tube: &TubeEntry,
         (wanted, budget): (usize, &mut Budget),
     ) -> Result<()> {
-        self.turns.last = None;
-        let is_rest = lines::open_some(ctx, tube, (wanted, &mut budget.turns))?;
+        self.heads.last = None;
+        let is_rest = lines::open_some(ctx, tube, (wanted, &mut budget.heads))?;
         self.told = Some(if is_rest { ToOpen::Rest } else { ToOpen::Nothing });
         Ok(())
     }
@@ -274,14 +274,14 @@ impl Lanes {
     #[inline(always)]
     fn next(&mut self, ctx: &OpContext<'_>, tube: &TubeEntry) -> Result<Option<Candidate>> {
         let ready = self.ready.peek(ctx)?;
-        let turn = self.turns.peek(ctx)?;
-        let other = ready.as_ref().or(turn.as_ref()).map(|(key, _)| key.as_slice());
+        let head = self.heads.peek(ctx)?;
+        let other = ready.as_ref().or(head.as_ref()).map(|(key, _)| key.as_slice());
         let fresh = fresh::first(ctx, tube, self.skipped.as_deref(), other)?;
-        if let Some(turn) = turn
-            && fresh.iter().chain(&ready).all(|free| is_before(&turn, free))
+        if let Some(head) = head
+            && fresh.iter().chain(&ready).all(|free| is_before(&head, free))
         {
-            self.turns.last = Some(key::copy(&turn.0));
-            return in_turn(ctx, tube, turn).map(Some);
+            self.heads.last = Some(key::copy(&head.0));
+            return of_head(ctx, tube, head).map(Some);
         }
         let is_fresh = match (&fresh, &ready) {
             (Some(fresh), Some(ready)) => is_before(fresh, ready),
@@ -309,11 +309,11 @@ fn is_before((one, _): &Met, (other, _): &Met) -> bool {
     one.get(RUN_PREFIX..) < other.get(RUN_PREFIX..)
 }
 
-/// The task of a turn.
-fn in_turn(ctx: &OpContext<'_>, tube: &TubeEntry, (key, group): Met) -> Result<Candidate> {
+/// The task of a head.
+fn of_head(ctx: &OpContext<'_>, tube: &TubeEntry, (key, group): Met) -> Result<Candidate> {
     let (place, id) = position::in_key(&key, RUN_PREFIX)?;
-    // A turn that leads to no row is damaged itself.
-    let (key, row) = groups::whose_turn(ctx, tube, &key, group)?.unwrap_or((key, None));
+    // A head that leads to no row is damaged itself.
+    let (key, row) = groups::at_head(ctx, tube, &key, group)?.unwrap_or((key, None));
     Ok(Candidate { tag: Tag::Line, id, place, key, row, is_next: true })
 }
 
@@ -326,12 +326,12 @@ struct Candidate {
     key: Key,
     /// Its row; `None` if that is damaged.
     row: Option<Value>,
-    /// Whether it is at the border of the fresh tasks, or has the turn of its group.
+    /// Whether it is at the border of the fresh tasks, or is the head of its group.
     is_next: bool,
 }
 
 impl Candidate {
-    /// Whether it has gates of its own that are not all open. Then its turn is behind one of them.
+    /// Whether it has gates of its own that are not all open. Then its head is behind one of them.
     #[inline(always)]
     fn is_stopped(
         &self,
@@ -343,7 +343,7 @@ impl Candidate {
         if self.tag != Tag::Line || !lines::stops(ctx, tube, at)? {
             return Ok(false);
         }
-        budget.turns = budget.turns.saturating_sub(1);
+        budget.heads = budget.heads.saturating_sub(1);
         Ok(true)
     }
 
@@ -369,7 +369,7 @@ fn hand_over(
     let opened = row.and_then(|row| stored::open_at(ctx, tube, (*tag, *id, Some(*place)), row));
     let at = || key::copy(key);
     // Not `or_repair`: that would move what was read.
-    let (stored, standing) = match opened {
+    let (stored, state) = match opened {
         Ok(found) => found,
         Err(error) => return ctx.pass_by(tube, at, error).map(|()| None),
     };
@@ -383,25 +383,25 @@ fn hand_over(
         Ok(read) => read,
         Err(error) => return ctx.pass_by(tube, at, error).map(|()| None),
     };
-    let head = match &standing {
+    let progress = match &state {
         // It has no other progress.
-        TaskState::Fresh(head) => TaskProgress::fresh(head.expires, head.ttr),
-        standing => standing.head().clone(),
+        TaskState::Fresh(progress) => TaskProgress::fresh(progress.expires, progress.ttr),
+        state => state.progress().clone(),
     };
-    take(ctx, &task, (&standing, head), content, holder).map(Some)
+    take(ctx, &task, (&state, progress), content, holder).map(Some)
 }
 
 #[inline(always)]
 fn take(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,
-    (standing, mut head): (&TaskState, TaskProgress),
+    (state, mut progress): (&TaskState, TaskProgress),
     content: Content,
     holder: u32,
 ) -> Result<Delivery> {
-    head.deliveries = head.deliveries.saturating_add(1);
-    head.attempts = head.attempts.saturating_add(1);
-    hand_out(ctx, task, (standing, head), content, holder, Cause::Take)
+    progress.deliveries = progress.deliveries.saturating_add(1);
+    progress.attempts = progress.attempts.saturating_add(1);
+    hand_out(ctx, task, (state, progress), content, holder, Cause::Take)
 }
 
 /// What a new lease ends: the stall of the one before, and the rank ahead of every priority.
@@ -409,12 +409,12 @@ fn take(
 #[cold]
 fn begin_again(
     ctx: &mut OpContext<'_>,
-    (tube, standing): (&TubeEntry, &TaskState),
-    head: &mut TaskProgress,
+    (tube, state): (&TubeEntry, &TaskState),
+    progress: &mut TaskProgress,
 ) -> Option<Rank> {
-    transition::end_stall(ctx, tube, standing);
-    head.end_stall();
-    head.take_own_rank()
+    transition::end_stall(ctx, tube, state);
+    progress.end_stall();
+    progress.take_own_rank()
 }
 
 /// Begins a lease, with a new token.
@@ -422,30 +422,31 @@ fn begin_again(
 pub(crate) fn hand_out(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,
-    (standing, mut head): (&TaskState, TaskProgress),
+    (state, mut progress): (&TaskState, TaskProgress),
     content: Content,
     holder: u32,
     cause: Cause,
 ) -> Result<Delivery> {
     let (token, since) = (ctx.token(), ctx.now.lease);
-    let deadline = since.saturating_add(head.ttr);
-    let TaskProgress { attempts, deliveries, ttr, .. } = head;
+    let deadline = since.saturating_add(progress.ttr);
+    let TaskProgress { attempts, deliveries, ttr, .. } = progress;
     // Most tasks have no section.
-    let own = match head.extension.is_empty() {
+    let own = match progress.extension.is_empty() {
         true => None,
-        false => begin_again(ctx, (task.tube, standing), &mut head),
+        false => begin_again(ctx, (task.tube, state), &mut progress),
     };
-    let may_hold = slots::is_throttled(task.tube) || task_gates::of(task.group, &head).is_some();
-    if may_hold && !matches!(standing, TaskState::Taken(_)) {
-        slots::begin(ctx, task, &mut head)?;
+    let may_hold =
+        slots::is_throttled(task.tube) || task_gates::of(task.group, &progress).is_some();
+    if may_hold && !matches!(state, TaskState::Taken(_)) {
+        slots::begin(ctx, task, &mut progress)?;
     }
-    let taken = TaskState::Taken(TakenRow { head, token, holder, since, deadline });
+    let taken = TaskState::Taken(TakenRow { progress, token, holder, since, deadline });
     let priority = match own {
         None => {
-            transition::move_task(ctx, task, standing, &taken, cause)?;
+            transition::move_task(ctx, task, state, &taken, cause)?;
             task.priority()
         }
-        Some(rank) => leave_ahead(ctx, task, (standing, &taken), rank, cause)?,
+        Some(rank) => leave_ahead(ctx, task, (state, &taken), rank, cause)?,
     };
     let Content { created, codec, version, payload } = content;
     let age = ctx.now.queue.saturating_sub(created);
@@ -463,7 +464,7 @@ fn leave_ahead(
     rank: Rank,
     cause: Cause,
 ) -> Result<i64> {
-    // The turn of its group is at the rank that it leaves.
+    // The head of its group is at the rank that it leaves.
     let task = &TaskRef { is_next: false, ..*task };
     transition::move_to_rank(ctx, task, states, rank, cause)?;
     Ok(task.tube.row.options.turned(rank.priority))

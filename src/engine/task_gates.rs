@@ -13,11 +13,11 @@ use std::borrow::Cow;
 
 /// The gates of a task with this group or line, as the name of a line.
 #[inline(always)]
-pub(crate) fn of<'a>(name: Option<&'a str>, head: &'a TaskProgress) -> Option<&'a str> {
+pub(crate) fn of<'a>(name: Option<&'a str>, progress: &'a TaskProgress) -> Option<&'a str> {
     match name {
         Some(line) if is_line(line) => Some(line),
         // Most tasks have no section.
-        Some(_) if !head.extension.is_empty() => head.gates(),
+        Some(_) if !progress.extension.is_empty() => progress.gates(),
         _ => None,
     }
 }
@@ -40,7 +40,7 @@ pub(crate) fn at<'a>(view: &(impl View + ?Sized), task: &'a [u8]) -> Result<Opti
         Some(line) if is_line(line) => Ok(Some(Cow::Borrowed(line))),
         _ => {
             let row = decoded(view.get(task), TaskProgress::decode, "line")?;
-            let gates = row.and_then(|(head, _)| head.gates().map(str::to_owned));
+            let gates = row.and_then(|(progress, _)| progress.gates().map(str::to_owned));
             Ok(gates.map(Cow::Owned))
         }
     }
@@ -61,8 +61,8 @@ pub(crate) fn stand<'a>(
 ///
 /// # Errors
 /// `TooLarge` if fields of later versions leave no room.
-pub(crate) fn set(head: &mut TaskProgress, gates: Option<&str>) -> Result<()> {
-    if head.set_gates(gates) {
+pub(crate) fn set(progress: &mut TaskProgress, gates: Option<&str>) -> Result<()> {
+    if progress.set_gates(gates) {
         return Ok(());
     }
     Err(Error::new(ErrorKind::TooLarge).because("its row has no room for its gates"))

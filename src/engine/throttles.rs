@@ -126,14 +126,14 @@ fn release(ctx: &mut OpContext<'_>, number: u32, id: TaskId, throttle: Run) -> R
     let tube = &*ctx.tube(number)?;
     let (stored, from) = lookup::find(ctx, tube, id)?;
     let TaskState::Taken(taken) = &from else { return Ok(false) };
-    let mut slots: Slots = taken.head.slots();
+    let mut slots: Slots = taken.progress.slots();
     if !slots.contains(&throttle) {
         return Ok(false);
     }
     slots.retain(|held| *held != throttle);
-    let mut head = taken.head.clone();
-    let _shrinks = head.set_slots(&slots);
-    let to = TaskState::Taken(TakenRow { head, ..taken.clone() });
+    let mut progress = taken.progress.clone();
+    let _shrinks = progress.set_slots(&slots);
+    let to = TaskState::Taken(TakenRow { progress, ..taken.clone() });
     transition::restate(ctx, &stored.task(tube)?, &from, &to)?;
     Ok(true)
 }

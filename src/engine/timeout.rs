@@ -60,9 +60,9 @@ fn time_out(ctx: &mut OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<()>
         let text = format!("it is {:?}, not Taken", from.state());
         return Err(Error::new(ErrorKind::WrongState).because(text));
     };
-    let mut head = taken.head.clone();
-    head.attempts = head.attempts.saturating_sub(1);
-    if !head.set_own_rank(&task.place) {
+    let mut progress = taken.progress.clone();
+    progress.attempts = progress.attempts.saturating_sub(1);
+    if !progress.set_own_rank(&task.place) {
         return Err(Error::new(ErrorKind::TooLarge).because("its row has no room for more fields"));
     }
     // The rows of a temporary tube reach no disk.
@@ -70,7 +70,7 @@ fn time_out(ctx: &mut OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<()>
         ctx.needs(&LAPSES);
     }
     let place: Rank = task.place.ahead(ctx.id());
-    let mut to = TaskState::Ready(head);
+    let mut to = TaskState::Ready(progress);
     let noted = history::note(ctx, &task, (&from, &mut to), Cause::Timeout)?;
     transition::move_to_rank(ctx, &task, (&from, &to), place, Cause::Timeout)?;
     noted.write(ctx);

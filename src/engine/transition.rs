@@ -34,9 +34,9 @@ fn keeps_days(tube: &TubeEntry) -> bool {
 }
 
 /// Whether a state has rows by which it is found.
-fn has_index(standing: Option<&TaskState>) -> bool {
-    match standing {
-        Some(TaskState::Taken(row)) => row.holder != 0 || row.head.has_slots(),
+fn has_index(state: Option<&TaskState>) -> bool {
+    match state {
+        Some(TaskState::Taken(row)) => row.holder != 0 || row.progress.has_slots(),
         Some(TaskState::Buried(_) | TaskState::Done(_) | TaskState::Trashed(_)) => true,
         _ => false,
     }
@@ -47,9 +47,9 @@ fn has_index(standing: Option<&TaskState>) -> bool {
 #[inline]
 fn unleased(to: &TaskState) -> Option<TaskState> {
     let is_taken = matches!(to, TaskState::Taken(_));
-    (!is_taken && to.head().has_lease_fields()).then(|| {
+    (!is_taken && to.progress().has_lease_fields()).then(|| {
         let mut to = to.clone();
-        to.head_mut().end_lease();
+        to.progress_mut().end_lease();
         to
     })
 }
@@ -58,7 +58,7 @@ fn unleased(to: &TaskState) -> Option<TaskState> {
 /// any more. Most tasks have no section.
 #[inline(always)]
 fn may_state(tube: &TubeEntry, to: &TaskState) -> bool {
-    !to.head().extension.is_empty() || matches!(to, TaskState::Ready(_)) && keeps_days(tube)
+    !to.progress().extension.is_empty() || matches!(to, TaskState::Ready(_)) && keeps_days(tube)
 }
 
 /// Counts that a task is no more stalled, if it was.
@@ -69,7 +69,7 @@ pub(crate) fn end_stall(ctx: &mut OpContext<'_>, tube: &TubeEntry, from: &TaskSt
     }
 }
 
-/// Moves a task from one standing to another, with all rows that hang on it. Its payload, its key
+/// Moves a task from one state to another, with all rows that hang on it. Its payload, its key
 /// and its place are not its business: see [`put`] and [`erase`].
 pub(crate) fn move_task(
     ctx: &mut OpContext<'_>,
@@ -227,11 +227,11 @@ pub(crate) fn erase(
         forget_moved(ctx, owner, &row)?;
     }
     // Most tasks have no section, and so neither a history nor reports nor tags.
-    if !from.head().extension.is_empty() {
+    if !from.progress().extension.is_empty() {
         end_stall(ctx, task.tube, from);
-        history::erase(ctx, task, from.head());
-        reports::erase(ctx, task, from.head());
-        tags::erase(ctx, task, from.head())?;
+        history::erase(ctx, task, from.progress());
+        reports::erase(ctx, task, from.progress());
+        tags::erase(ctx, task, from.progress())?;
         edges::erase(ctx, task, from, cause)?;
     }
     Ok(())
@@ -304,7 +304,7 @@ pub(crate) fn restate(
 /// grace of that is over. The task stays taken, so nothing is published and nothing counted.
 pub(crate) fn suspend(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result<()> {
     let mut to = TakenRow { deadline: NEVER, since: NEVER, ..taken.clone() };
-    to.head.end_stall();
+    to.progress.end_stall();
     let (from, to) = (TaskState::Taken(taken), TaskState::Taken(to));
     Transition { task, from: Some(&from), to: Some(&to), before: None }.step(ctx)?;
     end_stall(ctx, task.tube, &from);
@@ -401,8 +401,8 @@ impl<'a> Transition<'a> {
         let leaves = self.leaves();
         let enters = self.to.and_then(|to| state_row(self.task, to));
         let in_flight = in_flight(self.to) - in_flight(self.from);
-        let turn = self.task.is_next.then_some((self.task.place, self.task.id));
-        let step = groups::Step { group, leaves, enters, in_flight, turn };
+        let head = self.task.is_next.then_some((self.task.place, self.task.id));
+        let step = groups::Step { group, leaves, enters, in_flight, head };
         groups::plan(ctx, self.task.tube, step)
     }
 
@@ -455,7 +455,7 @@ impl<'a> Transition<'a> {
     fn shift_index(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let counted = failures::plan(ctx, self.task.tube, self.from, self.to)?;
         let kept = retention::plan(ctx, self.task, self.from, self.to)?;
-        let keys_of = |standing| index_keys(self.task, standing);
+        let keys_of = |state| index_keys(self.task, state);
         let old = self.from.map(keys_of).unwrap_or_default();
         let new = self.to.map(keys_of).unwrap_or_default();
         for key in old.iter().filter(|key| !new.contains(key)) {

@@ -7,8 +7,8 @@ use crate::format::feature::TRASH;
 use crate::words::task::Cause;
 
 /// Why a task came to this state, in which it is set aside.
-pub(crate) fn cause_of(standing: &TaskState) -> Cause {
-    match standing {
+pub(crate) fn cause_of(state: &TaskState) -> Cause {
+    match state {
         TaskState::Trashed(_) => Cause::Trash,
         _ => Cause::Bury,
     }

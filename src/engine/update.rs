@@ -69,7 +69,7 @@ impl Op for Update {
         }
         let is_placed = changes.priority.is_some() || changes.is_moved();
         // A task that stands ahead of every priority has its own place again.
-        let own = if is_placed { to.head_mut().take_own_rank() } else { None };
+        let own = if is_placed { to.progress_mut().take_own_rank() } else { None };
         let place = TaskRef { place: own.unwrap_or(task.place), ..task };
         let place = place.place_with(changes.priority);
         let is_same = match (&from, &to) {
@@ -119,31 +119,31 @@ fn changed(
     changes: &Changes,
 ) -> Result<TaskState> {
     let is_moved = changes.is_moved();
-    let mut head = match from {
+    let mut progress = match from {
         TaskState::Delayed(row) if is_moved => TaskState::undelayed(row, ctx.now),
-        from => from.head().clone(),
+        from => from.progress().clone(),
     };
     if let Some(ttl) = changes.ttl {
-        head.expires = ctx.now.queue.saturating_add(micros(ttl));
+        progress.expires = ctx.now.queue.saturating_add(micros(ttl));
     }
     if let Some(ttr) = changes.ttr {
-        head.ttr = micros(ttr);
+        progress.ttr = micros(ttr);
     }
-    retry::set(ctx, tube, &mut head, changes.retry)?;
+    retry::set(ctx, tube, &mut progress, changes.retry)?;
     match from {
         TaskState::Fresh(_) | TaskState::Ready(_) | TaskState::Delayed(_) if is_moved => {
-            Ok(due_again(ctx, from, head, changes))
+            Ok(due_again(ctx, from, progress, changes))
         }
-        TaskState::Fresh(_) | TaskState::Ready(_) => Ok(TaskState::Ready(head)),
+        TaskState::Fresh(_) | TaskState::Ready(_) => Ok(TaskState::Ready(progress)),
         TaskState::Delayed(row) => {
-            let row = DelayedRow { head, ..row.clone() };
+            let row = DelayedRow { progress, ..row.clone() };
             Ok(if changes.ttl.is_some() {
                 TaskState::delayed(row, ctx.now)
             } else {
                 TaskState::Delayed(row)
             })
         }
-        TaskState::Blocked(row) => Ok(TaskState::Blocked(waiting(ctx, row, head, changes))),
+        TaskState::Blocked(row) => Ok(TaskState::Blocked(waiting(ctx, row, progress, changes))),
         from if is_moved => {
             let text = format!(
                 "it is {:?}, and only one that is ready, delayed or blocked has a delay",
@@ -153,7 +153,7 @@ fn changed(
         }
         TaskState::Taken(row) => {
             let is_renewed = changes.ttr.is_some() && !is_suspended(ctx, row)?;
-            let mut row = TakenRow { head, ..row.clone() };
+            let mut row = TakenRow { progress, ..row.clone() };
             if is_renewed {
                 lapse::extend(ctx, tube, &mut row, Extend::Renew);
             }
@@ -163,12 +163,12 @@ fn changed(
         TaskState::Done(row) => Ok(TaskState::Done(row.clone())),
         TaskState::Buried(row) => {
             let mut row = row.clone();
-            row.head = head;
+            row.progress = progress;
             Ok(TaskState::Buried(row))
         }
         TaskState::Trashed(row) => {
             let mut row = row.clone();
-            row.head = head;
+            row.progress = progress;
             Ok(TaskState::Trashed(row))
         }
     }
@@ -179,10 +179,10 @@ fn changed(
 fn waiting(
     ctx: &OpContext<'_>,
     row: &BlockedRow,
-    head: TaskProgress,
+    progress: TaskProgress,
     changes: &Changes,
 ) -> BlockedRow {
-    let mut row = BlockedRow { head, ..row.clone() };
+    let mut row = BlockedRow { progress, ..row.clone() };
     if changes.ttl.is_some() {
         row.since = ctx.now.queue;
     }
@@ -206,14 +206,14 @@ fn is_suspended(ctx: &OpContext<'_>, row: &TakenRow) -> Result<bool> {
 fn due_again(
     ctx: &OpContext<'_>,
     from: &TaskState,
-    head: TaskProgress,
+    progress: TaskProgress,
     changes: &Changes,
 ) -> TaskState {
     let holds_group = matches!(from, TaskState::Delayed(row) if row.holds_group);
     match ctx.due(changes.delay, changes.run_at) {
-        None => TaskState::Ready(head),
+        None => TaskState::Ready(progress),
         Some((due, wall)) => {
-            TaskState::delayed(DelayedRow { head, due, wall, holds_group }, ctx.now)
+            TaskState::delayed(DelayedRow { progress, due, wall, holds_group }, ctx.now)
         }
     }
 }

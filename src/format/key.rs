@@ -330,22 +330,22 @@ pub(crate) fn line(run: Run, group: &str, place: &Rank, id: TaskId) -> Key {
     with_place(line_of(run, group), place, id)
 }
 
-pub(crate) fn turn(run: Run, place: &Rank, id: TaskId) -> Key {
-    placed(Tag::Turn, run, place, id)
+pub(crate) fn open_head(run: Run, place: &Rank, id: TaskId) -> Key {
+    placed(Tag::OpenHead, run, place, id)
 }
 
-/// The beginning of the keys of all turns behind a gate, as it stands in the names of their lines.
-pub(crate) fn closed_turns(run: Run, gate: &str) -> Key {
-    with_label(in_run(Tag::ClosedTurn, run), gate)
+/// The beginning of the keys of all heads behind a gate, as it stands in the names of their lines.
+pub(crate) fn closed_heads(run: Run, gate: &str) -> Key {
+    with_label(in_run(Tag::ClosedHead, run), gate)
 }
 
-pub(crate) fn closed_turn(run: Run, gate: &str, place: &Rank, id: TaskId) -> Key {
-    with_place(closed_turns(run, gate), place, id)
+pub(crate) fn closed_head(run: Run, gate: &str, place: &Rank, id: TaskId) -> Key {
+    with_place(closed_heads(run, gate), place, id)
 }
 
-/// The gate in a key of [`Tag::ClosedTurn`].
-pub(crate) fn gate_of(closed_turn: &[u8]) -> Option<&str> {
-    label_in(closed_turn)
+/// The gate in a key of [`Tag::ClosedHead`].
+pub(crate) fn gate_of(closed_head: &[u8]) -> Option<&str> {
+    label_in(closed_head)
 }
 
 pub(crate) fn group(run: Run, group: &str) -> Key {
@@ -400,18 +400,18 @@ pub(crate) fn kept(run: Run, state: Tag) -> Key {
 }
 
 /// The beginning of all leases of one consumer in one tube.
-pub(crate) fn held_by(run: Run, consumer: u32) -> Key {
-    let mut key = in_run(Tag::Held, run);
+pub(crate) fn leases_of(run: Run, consumer: u32) -> Key {
+    let mut key = in_run(Tag::OwnerLease, run);
     key.extend_from_slice(&consumer.to_be_bytes());
     key
 }
 
-pub(crate) fn held(run: Run, consumer: u32, id: TaskId) -> Key {
-    with_id(held_by(run, consumer), id)
+pub(crate) fn owner_lease(run: Run, consumer: u32, id: TaskId) -> Key {
+    with_id(leases_of(run, consumer), id)
 }
 
 /// The consumer and the task in the key of a lease.
-pub(crate) fn of_held(key: &[u8]) -> Option<(u32, TaskId)> {
+pub(crate) fn of_owner_lease(key: &[u8]) -> Option<(u32, TaskId)> {
     let mut key = Unpacker::new(key.get(5..)?);
     let (consumer, id) = (key.u32()?, TaskId::new(key.u64()?));
     key.end((consumer, id))
@@ -431,7 +431,7 @@ pub(crate) fn place_of(key: &[u8], prefix: usize) -> Option<Rank> {
 }
 
 /// The rank of the task whose state row has this key, for tags whose keys contain it.
-pub(crate) fn standing_place(tag: Tag, key: &[u8]) -> Option<Rank> {
+pub(crate) fn rank_in_state(tag: Tag, key: &[u8]) -> Option<Rank> {
     let label = if tag == Tag::Line { 1 + usize::from(*key.get(RUN_PREFIX)?) } else { 0 };
     let prefix = RUN_PREFIX + label;
     place_of(key, prefix)
@@ -453,7 +453,7 @@ pub(crate) fn when_of(due: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(due.get(6..14)?.try_into().ok()?))
 }
 
-/// The bytes before the rank in the keys of [`Tag::Ready`], [`Tag::Turn`], [`Tag::Buried`],
+/// The bytes before the rank in the keys of [`Tag::Ready`], [`Tag::OpenHead`], [`Tag::Buried`],
 /// [`Tag::Trashed`], [`Tag::Fresh`] and [`Tag::Task`].
 pub(crate) const RUN_PREFIX: usize = 5;
 

@@ -134,6 +134,11 @@ pub(crate) fn probe(bytes: &[u8]) {
     same(ConditionRow::decode(bytes).map(|row| row.encode()));
     same(ThrottleRow::decode(bytes).map(|row| row.encode()));
     same(FiringRow::decode(bytes).map(|row| row.encode()));
+    same(EdgeRow::decode(bytes).map(|row| row.encode()));
+    same(CascadeRow::decode(bytes).map(|row| row.encode()));
+    same(LinkingRow::decode(bytes).map(|row| row.encode()));
+    let blocked = BlockedRow::decode(bytes);
+    same(blocked.map(|(away, (row, home))| row.encode(&away, &home)));
     let taken = TakenRow::decode(bytes);
     same(taken.map(|(away, (row, home))| row.encode(&away, &home)));
     let delayed = DelayedRow::decode(bytes);

@@ -72,7 +72,7 @@ impl Shared {
             let idle = || core.state.lock().idle();
             let interval =
                 || Duration::from_micros(core.live.flush_interval.load(Ordering::Relaxed));
-            core.gate.flush_until_closed(interval, idle);
+            core.group_commit.flush_until_closed(interval, idle);
         })
     }
 
@@ -113,11 +113,11 @@ impl Shared {
 
     /// Step two: returns after all that the call has read is synced.
     pub(crate) fn wait(&self, mark: Mark) -> Result<()> {
-        if self.gate.is_synced(mark) {
+        if self.group_commit.is_synced(mark) {
             return Ok(());
         }
         self.throttle.note_durable_caller();
-        self.gate.wait(mark)
+        self.group_commit.wait(mark)
     }
 
     /// Both steps of a change of a setting, after which there may be room for any put. It returns
@@ -183,7 +183,7 @@ impl Shared {
     /// synced.
     pub(crate) fn refused<D>(&self, error: Error, durability: Durability) -> Result<D> {
         if matches!(durability, Durability::Durable) && depends_on_rows(error.kind()) {
-            self.wait(self.gate.last_written())?;
+            self.wait(self.group_commit.last_written())?;
         }
         Err(error)
     }
@@ -327,7 +327,7 @@ impl Shared {
             return Err(Error::new(ErrorKind::Closed));
         }
         self.throttle.note_durable_caller();
-        self.gate.flush()?;
+        self.group_commit.flush()?;
         if self.settings.by_hand {
             self.state.lock().idle();
         }
@@ -344,7 +344,7 @@ impl Shared {
         self.recheck_all();
         self.timer.close();
         self.background.close();
-        self.gate.close();
+        self.group_commit.close();
         // A failure in a checkpoint that no call waited for is reported here at the latest.
         let ended = self.health.reads().and_then(|()| match self.health.is_read_only() {
             true => Ok(()),
@@ -443,7 +443,7 @@ mod tests {
     fn an_ended_thread_leaves_no_handle() {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
         let tube = queue.tube("t").unwrap();
-        let core = &tube.hold.core;
+        let core = &tube.inner.core;
         for _ in 0..10 {
             core.spawn("t", |_| ()).unwrap();
             while !core.threads.lock().iter().all(has_ended) {
@@ -475,7 +475,7 @@ mod tests {
 
     fn change(tube: &Tube, in_flight: i64) -> Changed {
         let (name, value) = ("in_flight", Some(&in_flight.into()));
-        tube.hold.core.apply(&ChangeSetting { owner: tube.number, name, value }).unwrap().0
+        tube.inner.core.apply(&ChangeSetting { owner: tube.number, name, value }).unwrap().0
     }
 
     /// Each step is a commit of its own, and between two of them others get the lock. A call that
@@ -484,11 +484,11 @@ mod tests {
     fn a_change_of_in_flight_goes_in_steps_and_others_go_between() {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
         let (tube, other) = (grouped(&queue), queue.tube("other").unwrap());
-        let core = &tube.hold.core;
+        let core = &tube.inner.core;
         assert_eq!(change(&tube, 2), BEGUN);
         for step in 1..=3 {
-            let turns = count(core, Tag::Turn);
-            assert_eq!(turns, (step * SWEEP_TASKS) as u64, "a sweep in each step");
+            let heads = count(core, Tag::OpenHead);
+            assert_eq!(heads, (step * SWEEP_TASKS) as u64, "a sweep in each step");
             other.put(b"x").unwrap();
             assert!(other.take().unwrap().ack().is_ok());
             assert_eq!(count(core, Tag::Work), u64::from(step < 3));
@@ -497,16 +497,16 @@ mod tests {
         }
         // A call does all of it.
         tube.set("in_flight", 1).unwrap();
-        assert_eq!((count(core, Tag::Turn), count(core, Tag::Work)), (0, 0));
+        assert_eq!((count(core, Tag::OpenHead), count(core, Tag::Work)), (0, 0));
         // Also what an earlier one has left.
         assert_eq!(change(&tube, 3), BEGUN);
         tube.set("in_flight", 2).unwrap();
-        assert_eq!((count(core, Tag::Turn), count(core, Tag::Work)), (GROUPS as u64, 0));
+        assert_eq!((count(core, Tag::OpenHead), count(core, Tag::Work)), (GROUPS as u64, 0));
         assert_eq!(tube.take_many(2 * GROUPS).unwrap().len(), GROUPS);
         // And a tick does what a call has left.
         assert_eq!(change(&tube, 1), BEGUN);
         queue.tick().unwrap();
-        assert_eq!((count(core, Tag::Turn), count(core, Tag::Work)), (0, 0));
+        assert_eq!((count(core, Tag::OpenHead), count(core, Tag::Work)), (0, 0));
         assert_eq!(queue.check().unwrap(), [""; 0]);
     }
 
@@ -519,7 +519,7 @@ mod tests {
         let open = |path: &std::path::Path| Queue::builder().by_hand(true).open(path).unwrap();
         let queue = open(&path);
         let tube = grouped(&queue);
-        let core = &tube.hold.core;
+        let core = &tube.inner.core;
         assert_eq!(change(&tube, 2), BEGUN);
         for steps in 1..=2 {
             queue.flush().unwrap();
@@ -532,13 +532,13 @@ mod tests {
             assert_eq!(opened.check().unwrap(), [""; 0], "{steps} steps");
             let again = opened.tube("t").unwrap();
             assert_eq!(again.setting("in_flight").unwrap().value, 2.into());
-            assert_eq!(count(&again.hold.core, Tag::Work), 1);
+            assert_eq!(count(&again.inner.core, Tag::Work), 1);
             let last = (GROUPS - 1).to_string();
             assert!(again.try_take_group("0").unwrap().is_some(), "the first follows");
             assert!(again.try_take_group(&last).unwrap().is_none(), "the last does not yet");
             assert_eq!(again.take_many(GROUPS).unwrap().len(), steps * SWEEP_TASKS);
             opened.tick().unwrap();
-            assert_eq!(count(&again.hold.core, Tag::Work), 0);
+            assert_eq!(count(&again.inner.core, Tag::Work), 0);
             assert_eq!(again.take_many(3 * GROUPS).unwrap().len(), GROUPS);
             assert_eq!(opened.check().unwrap(), [""; 0]);
             opened.close().unwrap();

@@ -37,7 +37,7 @@ pub(crate) struct EngineState {
     queue_clock: QueueClock,
     pub(crate) derived: DerivedState,
     /// The decision of the running op; between two ops, memory for the next.
-    draft: Decision,
+    decision: Decision,
     /// Lease time before which no call looks for space again after a full disk.
     space_check_at: u64,
 }
@@ -76,6 +76,9 @@ pub(crate) enum Need {
     JournalSpace,
     /// The reserved numbers are used up: sync up to this mark.
     Numbers(Mark),
+    /// It is the first one that uses a feature, which is written in this slot of the journal's
+    /// head: sync it.
+    Feature(u64),
     /// A checkpoint met a full disk, and the base cannot be read before it is open again.
     Reopening,
     /// More is due in the tube than one turn works off, or a damaged row was repaired: others get
@@ -115,7 +118,7 @@ impl EngineState {
             reserved_at: Mark(0),
             queue_clock: opened.queue_clock,
             derived: DerivedState::default(),
-            draft: Decision::default(),
+            decision: Decision::default(),
             space_check_at: 0,
         }
     }
@@ -323,7 +326,7 @@ impl EngineState {
                 false => Undone::Refused(Error::new(ErrorKind::DiskFull)),
             });
         }
-        if !self.has_numbers(op.numbers(), attempt.env.gate) {
+        if !self.has_numbers(op.numbers(), attempt.env.group_commit) {
             return Err(Undone::TryAfter(Need::Numbers(self.reserve(op.numbers())?)));
         }
         let next = self.numbers.next;
@@ -331,7 +334,7 @@ impl EngineState {
         if let Err(undone) = written {
             // No caller has seen what it drew.
             self.numbers.next = next;
-            self.draft.effects.clear_rest();
+            self.decision.effects.clear_rest();
             return Err(self.repair(undone, attempt));
         }
         written
@@ -363,30 +366,34 @@ impl EngineState {
         attempt: &mut Attempt<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
         let (done, mut grows) = (self.decide(op, attempt)?, op.adds() || op.grows());
-        if self.draft.needs.is_some() {
-            if O::FOLLOWS_ENDS && self.follow_at_once(attempt)? {
+        if self.decision.needs.is_some() {
+            let follows = O::FOLLOWS_ENDS && self.follow_at_once(attempt)?;
+            let needs = self.decision.needs.unwrap_or_default();
+            if let Some(slot) = self.store.write_features(needs)? {
+                return Err(Undone::TryAfter(Need::Feature(slot)));
+            }
+            if follows {
                 // If there is no room for it, the op is tried again without it.
                 (grows, attempt.call.leaves_ends) = (true, true);
             }
-            self.store.enter(self.draft.needs.unwrap_or_default())?;
         }
-        let draft = &mut self.draft;
-        if op.adds() && draft.rows.has_temporary && draft.rows.has_own_temporary() {
+        let decision = &mut self.decision;
+        if op.adds() && decision.rows.has_temporary && decision.rows.has_own_temporary() {
             let most = self.derived.live.temporary_bytes_max();
-            self.store.admit_temporary(&draft.rows.layer, most)?;
+            self.store.admit_temporary(&decision.rows.layer, most)?;
         }
-        let durable = draft.is_durable();
-        let wrote = (durable && !draft.rows.is_empty()).then_some(attempt.now.lease);
-        let advance = self.advance(self.draft.effects.durable_bytes);
+        let durable = decision.is_durable();
+        let wrote = (durable && !decision.rows.is_empty()).then_some(attempt.now.lease);
+        let advance = self.advance(self.decision.effects.durable_bytes);
         let armed = self.health.arm();
-        let appended = self.store.append(&mut self.draft.rows, advance, grows).map(|number| {
+        let appended = self.store.append(&mut self.decision.rows, advance, grows).map(|number| {
             let mark = if durable { Mark(number) } else { Mark(0) };
             self.derived.outbox.wrote = wrote.or(self.derived.outbox.wrote);
-            if !self.derived.gated.tubes.is_empty() || self.draft.effects.slots.is_some() {
-                let effects = &mut self.draft.effects;
+            if !self.derived.gated.tubes.is_empty() || self.decision.effects.slots.is_some() {
+                let effects = &mut self.decision.effects;
                 self.derived.bound_wakes(&self.store, effects, attempt.now);
             }
-            self.derived.committed(&mut self.draft, mark, attempt.env.hub);
+            self.derived.committed(&mut self.decision, mark, attempt.env.hub);
             mark
         });
         armed.disarm();
@@ -402,16 +409,16 @@ impl EngineState {
         is_time
     }
 
-    /// Lets the engine decide. The draft holds the decision.
+    /// Lets the engine decide. `self.decision` holds what it decided.
     #[inline]
     fn decide<O: Op>(&mut self, op: &O, attempt: &Attempt<'_>) -> Result<O::Done> {
         let (mut wants, before) = (attempt.env.hub.wants(), self.numbers);
         let (repaired, now) = (&attempt.call.repaired, attempt.now);
         loop {
-            self.draft.clear();
+            self.decision.clear();
             let (view, known) = (&self.store, &self.derived);
-            let (numbers, draft) = (&mut self.numbers, &mut self.draft);
-            let mut ctx = OpContext { view, known, numbers, draft, wants, repaired, now };
+            let (numbers, decision) = (&mut self.numbers, &mut self.decision);
+            let mut ctx = OpContext { view, known, numbers, decision, wants, repaired, now };
             match op.decide(&mut ctx) {
                 Err(error)
                     if wants.is_some_and(|wants| wants.want_payloads())
@@ -422,7 +429,7 @@ impl EngineState {
                     self.reopen_after(&error);
                     wants = Some(&WithoutPayloads);
                     self.numbers = before;
-                    self.draft.effects.clear_rest();
+                    self.decision.effects.clear_rest();
                 }
                 decided => return decided,
             }
@@ -435,37 +442,38 @@ impl EngineState {
     pub(crate) fn execute_over<O: Op>(
         &mut self,
         op: &O,
-        draft: &mut Decision,
+        decision: &mut Decision,
         attempt: &mut Attempt<'_>,
     ) -> Result<O::Done> {
         loop {
             if op.adds() && self.store.is_full() {
                 return Err(Error::new(ErrorKind::DiskFull));
             }
-            self.draw(op.numbers(), attempt.env.gate)?;
-            let mut part = draft.begin_part();
-            let (view, known) = (&Over { view: &self.store, draft }, &self.derived);
+            self.draw(op.numbers(), attempt.env.group_commit)?;
+            let mut part = decision.begin_part();
+            let (view, known) = (&Over { view: &self.store, decision }, &self.derived);
             let numbers = &mut self.numbers;
-            if draft.effects.slots.is_some() {
+            if decision.effects.slots.is_some() {
                 // What this verb does with slots may concern an earlier one.
                 part.effects.slot_steps();
             }
             let (wants, repaired) = (attempt.env.hub.wants(), &attempt.call.repaired);
             let now = attempt.now;
             let mut ctx =
-                OpContext { view, known, numbers, draft: &mut part, wants, repaired, now };
+                OpContext { view, known, numbers, decision: &mut part, wants, repaired, now };
             let decided = op.decide(&mut ctx);
             let Err(error) = decided else {
                 // Also if the transaction is not committed then: a folder may do without.
                 part.needs.map_or(Ok(()), |needs| self.store.enter(needs))?;
                 let rows = &part.rows;
-                draft.adds_temporary |= op.adds() && rows.has_temporary && rows.has_own_temporary();
-                draft.add_part(part);
+                decision.adds_temporary |=
+                    op.adds() && rows.has_temporary && rows.has_own_temporary();
+                decision.add_part(part);
                 return decided;
             };
-            draft.drop_part(part);
+            decision.drop_part(part);
             let Some(row) = attempt.call.unrepaired(&error) else { return Err(error) };
-            sound(self.execute_over(&Repair::Row(row), draft, attempt))?;
+            sound(self.execute_over(&Repair::Row(row), decision, attempt))?;
         }
     }
 
@@ -482,7 +490,7 @@ impl EngineState {
 pub(crate) struct CommitEnv<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) hub: &'a Hub,
-    pub(crate) gate: &'a GroupCommit,
+    pub(crate) group_commit: &'a GroupCommit,
 }
 
 #[cfg(test)]

@@ -391,8 +391,8 @@ impl DerivedState {
     }
 
     /// Updates the state after a commit: counts, events, tubes, deadlines, and waiters to wake.
-    pub(crate) fn committed(&mut self, draft: &mut Decision, mark: Mark, hub: &Hub) {
-        let effects = &mut draft.effects;
+    pub(crate) fn committed(&mut self, decision: &mut Decision, mark: Mark, hub: &Hub) {
+        let effects = &mut decision.effects;
         self.outbox.freed |= effects.durable_bytes < 0;
         for change in &effects.changes {
             let tube = self.tubes.get_mut(&change.tube);
@@ -420,8 +420,8 @@ impl DerivedState {
                 state.tube.border = Some(border);
             }
         }
-        if !draft.rows.days.is_empty() {
-            self.count_days(&draft.rows.days);
+        if !decision.rows.days.is_empty() {
+            self.count_days(&decision.rows.days);
         }
         if let Some((tube, next)) = effects.worked_off {
             self.set_bound(tube, next);
@@ -501,7 +501,7 @@ mod tests {
             queue.force_drop_tube(&number.to_string()).unwrap();
         }
         queue.tick().unwrap();
-        let core = &kept.hold.core;
+        let core = &kept.inner.core;
         assert_eq!(core.state.lock().derived.tubes.len(), 1);
         assert_eq!(core.state.lock().derived.first_due(), NextDue::NONE);
         assert_eq!(queue.space().unwrap().tasks_put, 1000);

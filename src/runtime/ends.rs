@@ -109,7 +109,7 @@ mod tests {
         let tube = queue.create_tube("t", options).unwrap();
         let id = tube.put(&[7; 9000]).unwrap();
         tube.put(b"b").unwrap();
-        let awaited = || tube.hold.core.state.lock().derived.awaited.len();
+        let awaited = || tube.inner.core.state.lock().derived.awaited.len();
         thread::scope(|scope| {
             let wait = scope.spawn(|| queue.wait_for(id, Duration::MAX).unwrap().unwrap());
             while awaited() == 0 {

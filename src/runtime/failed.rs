@@ -156,7 +156,7 @@ impl Shared {
     /// A durable call that has changed nothing returns after what it has read is synced.
     fn after_reads(&self, changed: u64, durability: Durability) -> Result<()> {
         match durability {
-            Durability::Durable if changed == 0 => self.wait(self.gate.last_written()),
+            Durability::Durable if changed == 0 => self.wait(self.group_commit.last_written()),
             _ => Ok(()),
         }
     }

@@ -122,7 +122,7 @@ mod tests {
         let tube = queue.create_tube("t", options).unwrap();
         tube.put(b"a").unwrap();
         tube.take().unwrap().ack().unwrap();
-        let first = || tube.hold.core.state.lock().derived.first_due();
+        let first = || tube.inner.core.state.lock().derived.first_due();
         let before = first();
         assert!(before.delay != NEVER && before.run_at != NEVER, "{before:?}");
         tube.truncate().unwrap();
@@ -176,7 +176,7 @@ mod tests {
         let sleeping = || {
             let own = tube.clone();
             let taker = std::thread::spawn(move || own.take().unwrap().ack().unwrap());
-            while tube.hold.core.takers.asleep().is_empty() {
+            while tube.inner.core.takers.asleep().is_empty() {
                 std::thread::yield_now();
             }
             taker

@@ -216,6 +216,11 @@ impl GroupCommit {
         self.wait(self.last_written())
     }
 
+    /// Syncs what was written in the journal's head before the call.
+    pub(crate) fn sync_head(&self) -> Result<()> {
+        self.journal.as_ref().map_or(Ok(()), |journal| journal.sync_head())
+    }
+
     /// The last record written so far, and so the last one that a caller can have read.
     pub(crate) fn last_written(&self) -> Mark {
         Mark(self.journal.as_ref().map_or(0, |journal| journal.written()))

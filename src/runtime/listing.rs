@@ -47,7 +47,7 @@ impl Listing {
     /// A walk over the ready tasks that may be taken: those in no group, and of each group that may
     /// be taken from the first. No more than `most` rows are read at a time.
     pub(crate) fn of_takeable(number: u32, most: usize) -> Self {
-        let walked = [Tag::Ready, Tag::Fresh, Tag::Turn].map(Walked::Rows);
+        let walked = [Tag::Ready, Tag::Fresh, Tag::OpenHead].map(Walked::Rows);
         Self::over(number, &walked, most)
     }
 

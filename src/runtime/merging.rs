@@ -92,7 +92,7 @@ mod tests {
         let [old, new] = ["old", "new"].map(|name| queue.tube(name).unwrap());
         old.put_many(vec![*b"x"; TASKS]).unwrap();
         let op = BeginMerge { from: old.number, into: new.number };
-        old.hold.core.apply(&op).unwrap();
+        old.inner.core.apply(&op).unwrap();
         [old, new]
     }
 
@@ -100,7 +100,7 @@ mod tests {
     fn step(old: &Tube, new: &Tube, place: MergePlace) -> MergedSome {
         let (from, into) = (old.number, new.number);
         let some = MergeSome { from, into, place, others_wait: false };
-        old.hold.core.apply(&some).unwrap().0
+        old.inner.core.apply(&some).unwrap().0
     }
 
     fn ready(tube: &Tube) -> u64 {
@@ -155,7 +155,7 @@ mod tests {
             for _ in 0..steps {
                 place = step(&old, &new, place.unwrap()).next;
             }
-            assert!(old.hold.core.left_merges.is_empty());
+            assert!(old.inner.core.left_merges.is_empty());
             queue.close().unwrap();
             drop((old, new));
             let queue = open();
@@ -164,13 +164,13 @@ mod tests {
             queue.tick().unwrap();
             assert_eq!((ready(&old), ready(&new) as usize), (0, TASKS), "{steps} steps");
             assert_eq!(old.info().unwrap().merges_into, None);
-            assert!(old.hold.core.left_merges.is_empty());
+            assert!(old.inner.core.left_merges.is_empty());
             sound(&queue);
         }
         // A call that ends in the middle.
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
         let [old, new] = begun(&queue);
-        drop(Driven { parts: &old.hold.core, tube: old.number, has_ended: false });
+        drop(Driven { parts: &old.inner.core, tube: old.number, has_ended: false });
         queue.tick().unwrap();
         assert_eq!((ready(&old), ready(&new) as usize), (0, TASKS));
         sound(&queue);
@@ -225,7 +225,7 @@ mod tests {
     fn takers_wait_for_the_end() {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
         let [old, new] = begun(&queue);
-        let core = old.hold.core.clone();
+        let core = old.inner.core.clone();
         let (number, stop) = (old.number, crate::Stop::new());
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| core.take(number, 0, Wait::until(&stop)).unwrap());
@@ -261,7 +261,7 @@ mod tests {
             let half = old.by(&session).take_many(TASKS / 2).unwrap();
             let other = old.by(&bob).take_many(TASKS / 2).unwrap();
             let op = BeginMerge { from: old.number, into: new.number };
-            old.hold.core.apply(&op).unwrap();
+            old.inner.core.apply(&op).unwrap();
             let place = step(&old, &new, MergePlace::default()).next.unwrap();
             let first = step(&old, &new, place).next.unwrap();
             match at {
@@ -303,10 +303,10 @@ mod tests {
         assert!(step(&old, &new, place.clone()).is_over);
         old.put_many(vec![*b"y"; TASKS]).unwrap();
         let op = BeginMerge { from: old.number, into: new.number };
-        old.hold.core.apply(&op).unwrap();
+        old.inner.core.apply(&op).unwrap();
         let done = step(&old, &new, place.clone());
         assert!(done.is_over && done.next.is_none());
-        old.hold.core.left_merges.leave(old.number, place);
+        old.inner.core.left_merges.leave(old.number, place);
         let merged = queue.merge("old", "new").unwrap();
         assert_eq!((merged.moved as usize, merged.is_cut_short), (TASKS, false));
         queue.tick().unwrap();
@@ -327,7 +327,7 @@ mod tests {
         let bob = queue.consumer_with_grace("bob", minute).unwrap();
         old.by(&bob).take_many(TASKS).unwrap().into_iter().for_each(|task| _ = task.detach());
         drop(bob);
-        let core = &old.hold.core;
+        let core = &old.inner.core;
         let op = BeginMerge { from: old.number, into: new.number };
         core.apply(&op).unwrap();
         let grace = core.grace_timers.expired(crate::words::clock::NEVER - 1).remove(0);

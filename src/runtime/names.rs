@@ -54,7 +54,7 @@ mod tests {
             let about = ConsumerOptions::new().keep(Duration::from_secs(1));
             drop(queue.consumer_with(&format!("{number}"), about).unwrap());
         }
-        let core = &queue.hold.core;
+        let core = &queue.inner.core;
         let state = core.state.lock();
         let (names, next) = names_from(&state.store, "", "", NAMES_OF_STEP).unwrap();
         let first = format!("{}", 100 + NAMES_OF_STEP);

@@ -5,7 +5,7 @@
 use crate::engine::Op;
 use crate::engine::cascade::FollowEnds;
 use crate::engine::effects::EdgeWork;
-use crate::format::key::{self, Work};
+use crate::format::key::Work;
 use crate::runtime::checkpointer::{relieve_journal, run_post_commit};
 use crate::runtime::commit::{Attempts, Need, Undone};
 use crate::runtime::group_commit::Mark;
@@ -42,7 +42,8 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
             }
             Err(Undone::Refused(error)) => return Err(error),
             Err(Undone::TryAfter(Need::JournalSpace)) => relieve_journal(parts, post.checkpoints)?,
-            Err(Undone::TryAfter(Need::Numbers(mark))) => parts.gate.wait(mark)?,
+            Err(Undone::TryAfter(Need::Numbers(mark))) => parts.group_commit.wait(mark)?,
+            Err(Undone::TryAfter(Need::Feature(slot))) => parts.sync_head(slot)?,
             Err(Undone::TryAfter(Need::Reopening)) => parts.await_reopening(),
             Err(Undone::TryAfter(Need::Yield)) => {
                 run_post_commit(parts, &post);
@@ -70,8 +71,8 @@ pub(crate) fn follow_ends(parts: &Shared, began: EdgeWork) {
     let mut lists = [Work::Unlink, Work::Cascade].map(|kind| (kind, Vec::new(), 0));
     let (mut more, mut is_left) = (Some(began), false);
     for _ in 0..FOLLOWED_STEPS_MAX {
-        for at in more.take().into_iter().flat_map(|more| more.rows) {
-            let list = lists.iter_mut().find(|(kind, ..)| at.starts_with(&key::work_of(*kind)));
+        for (of, at) in more.take().into_iter().flat_map(|more| more.rows) {
+            let list = lists.iter_mut().find(|(kind, ..)| *kind == of);
             if let Some((_, rows, _)) = list {
                 rows.push(at);
             }

@@ -292,7 +292,7 @@ impl Shared {
     pub(crate) fn read_payload(&self, found: StoredPayload) -> Result<Payload> {
         match found {
             StoredPayload::Read(payload) => Ok(payload),
-            StoredPayload::Apart(apart) => self.assemble(Assembly::new(apart.0, apart.1)),
+            StoredPayload::Separate(apart) => self.assemble(Assembly::new(apart.0, apart.1)),
         }
     }
 

@@ -252,10 +252,10 @@ mod tests {
         take_all(&queue, &tube, 1000);
         clock.advance(MINUTE);
         // Another thread has begun to end it.
-        assert_eq!(tube.hold.core.grace_timers.expired(NEVER - 1).len(), 1);
+        assert_eq!(tube.inner.core.grace_timers.expired(NEVER - 1).len(), 1);
         queue.tick().unwrap();
         assert_eq!(tube.stats().unwrap().taken, 0);
-        assert_eq!(tube.hold.core.grace_timers.next(), NEVER);
+        assert_eq!(tube.inner.core.grace_timers.next(), NEVER);
     }
 
     /// Regression: every call first returned all leases of an ended session, also in other tubes. A
@@ -265,7 +265,7 @@ mod tests {
         const TASKS: usize = 4 * SWEEP_TASKS;
         let (queue, tube, clock) = queue();
         take_all(&queue, &tube, TASKS);
-        let core = &tube.hold.core;
+        let core = &tube.inner.core;
         let taken = || core.state.lock().store.count(Range::of(Tag::Taken)) as usize;
         clock.advance(MINUTE);
         let other = queue.tube("other").unwrap();
@@ -287,7 +287,7 @@ mod tests {
     fn a_stale_grace_ends_no_later_session() {
         let (queue, tube, clock) = queue();
         take_all(&queue, &tube, 1);
-        let core = &tube.hold.core;
+        let core = &tube.inner.core;
         let stale = core.grace_timers.expired(NEVER - 1).remove(0);
         let again = queue.consumer_with_grace("ada", MINUTE).unwrap();
         clock.advance(MINUTE / 2);
@@ -310,8 +310,8 @@ mod tests {
             consumer.close().unwrap();
             consumer.close().unwrap();
         }
-        assert_eq!(tube.hold.sessions.lock().len(), 0);
-        assert_eq!(tube.hold.core.grace_timers.next(), NEVER);
+        assert_eq!(tube.inner.sessions.lock().len(), 0);
+        assert_eq!(tube.inner.core.grace_timers.next(), NEVER);
     }
 
     #[test]
@@ -331,8 +331,8 @@ mod tests {
             assert_eq!(tube.stats().unwrap().ready, 1);
             tube.delete(id).unwrap();
         }
-        assert_eq!(tube.hold.sessions.lock().len(), 0);
-        assert_eq!(tube.hold.core.grace_timers.next(), NEVER);
+        assert_eq!(tube.inner.sessions.lock().len(), 0);
+        assert_eq!(tube.inner.core.grace_timers.next(), NEVER);
     }
 
     /// How often a rule looks at rows or counts.
@@ -374,10 +374,10 @@ mod tests {
         let now = state.now(&*core.settings.clock);
         let looks = Looks { view: &state.store, count: Cell::new(0) };
         let mut numbers = Reserve { next: Numbers::default(), end: Numbers::default() };
-        let (mut draft, repaired) = (Decision::default(), Repaired::new());
+        let (mut decision, repaired) = (Decision::default(), Repaired::new());
         let known = &state.derived;
-        let (view, numbers, draft, repaired) = (&looks, &mut numbers, &mut draft, &repaired);
-        let mut ctx = OpContext { view, known, numbers, draft, wants: None, repaired, now };
+        let (view, numbers, decision, repaired) = (&looks, &mut numbers, &mut decision, &repaired);
+        let mut ctx = OpContext { view, known, numbers, decision, wants: None, repaired, now };
         let end = End { consumer, left, charged: true, tube: None, from, keep: 0 };
         end.decide(&mut ctx).unwrap();
         looks.count.get()
@@ -398,7 +398,7 @@ mod tests {
             take_by(&queue, "ada", &last, 5 * SWEEP_TASKS);
             drop(ada);
             clock.advance(MINUTE);
-            let (core, mut steps) = (&tube.hold.core, Vec::new());
+            let (core, mut steps) = (&tube.inner.core, Vec::new());
             while let Some(grace) = core.grace_timers.expired(core.lease_now()).pop() {
                 steps.push(looks(core, grace));
                 return_leases(core, grace, None).unwrap();
@@ -442,7 +442,7 @@ mod tests {
     fn the_leases_in_all_tubes_return_over_several_steps() {
         for by_step in [true, false] {
             let (queue, tubes, _bob) = scattered();
-            let (core, mut steps) = (&tubes[0].hold.core, 0);
+            let (core, mut steps) = (&tubes[0].inner.core, 0);
             let expired = || core.grace_timers.expired(core.lease_now()).pop();
             while by_step && let Some(grace) = expired() {
                 return_leases(core, grace, None).unwrap();
@@ -469,20 +469,20 @@ mod tests {
         held.iter().for_each(|tube| drop(take_by(&queue, "ada", tube, 1)));
         drop(ada);
         clock.advance(MINUTE);
-        let core = &tubes[0].hold.core;
+        let core = &tubes[0].inner.core;
         let grace = core.grace_timers.expired(core.lease_now()).remove(0);
         let next = return_leases(core, grace, None).unwrap();
         assert_eq!(next, Some(LeasePlace { tube: held[10].number, ..LeasePlace::default() }));
-        assert_eq!(core.state.lock().store.count(Range::of(Tag::Held)), 11);
+        assert_eq!(core.state.lock().store.count(Range::of(Tag::OwnerLease)), 11);
         queue.tick().unwrap();
-        assert_eq!(core.state.lock().store.count(Range::of(Tag::Held)), 1, "that of bob");
+        assert_eq!(core.state.lock().store.count(Range::of(Tag::OwnerLease)), 1, "that of bob");
     }
 
     /// A step of another thread and one that began before it do not undo each other's progress.
     #[test]
     fn steps_of_several_threads_leave_no_lease() {
         let (queue, tubes, _bob) = scattered();
-        let core = &tubes[0].hold.core;
+        let core = &tubes[0].inner.core;
         let early = core.grace_timers.expired(core.lease_now()).remove(0);
         for _ in 0..3 {
             let grace = core.grace_timers.expired(core.lease_now()).remove(0);
@@ -502,9 +502,9 @@ mod tests {
     #[test]
     fn a_session_that_begins_between_two_steps_keeps_the_leases_that_are_left() {
         let (queue, tubes, _bob) = scattered();
-        let core = &tubes[0].hold.core;
+        let core = &tubes[0].inner.core;
         let grace = core.grace_timers.expired(core.lease_now()).remove(0);
-        let leases = || core.state.lock().store.count(Range::of(Tag::Held));
+        let leases = || core.state.lock().store.count(Range::of(Tag::OwnerLease));
         let next = return_leases(core, grace, None).unwrap().unwrap();
         let left = leases();
         // As in a join that looked for graces before this one was over.

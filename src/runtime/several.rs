@@ -8,11 +8,12 @@ use crate::format::View;
 use crate::runtime::sessions::{end_graces, is_any_over, return_all_nameless};
 use crate::runtime::shared::Shared;
 use crate::runtime::taking::UnlessStopped;
-use crate::runtime::tube_sets::ListedTube;
+use crate::runtime::tube_sets::{ListedTube, PrefixedTubes};
 use crate::runtime::wake::WaitPlace;
 use crate::words::clock::NEVER;
 use crate::words::error::Result;
 use crate::words::limits::NAMES_OF_STEP;
+use crate::words::sync::Arc;
 use crate::words::wait::Wait;
 
 /// The tubes of a set.
@@ -20,8 +21,7 @@ use crate::words::wait::Wait;
 pub(crate) enum TubesOf {
     /// These.
     List(Vec<ListedTube>),
-    /// All whose names begin with this, also those that are made later.
-    Prefix(Box<str>),
+    Prefix(Arc<PrefixedTubes>),
 }
 
 impl Shared {
@@ -30,7 +30,7 @@ impl Shared {
         self.enter()?;
         let prefix = match of {
             TubesOf::List(_) => None,
-            TubesOf::Prefix(prefix) => Some(&**prefix),
+            TubesOf::Prefix(prefixed) => Some(prefixed),
         };
         // From now on tubes with the prefix come into it when they are made.
         let set = self.state.lock().derived.begin_set(choice, prefix);
@@ -40,7 +40,7 @@ impl Shared {
                 self.fill(set, places.map(|(it, place)| (it.tube, place, it.weight)).collect());
                 Ok(())
             }
-            TubesOf::Prefix(prefix) => self.fill_with(set, prefix),
+            TubesOf::Prefix(prefixed) => self.fill_with(set, prefixed),
         };
         filled.inspect_err(|_| self.end_set(set))?;
         Ok(set)
@@ -54,14 +54,17 @@ impl Shared {
         }
     }
 
-    fn fill_with(&self, set: u32, prefix: &str) -> Result<()> {
-        for names in self.names(prefix)?.chunks(NAMES_OF_STEP) {
-            let number = |view: &dyn View, name: &String| query::tube_named(view, name);
-            let numbers = self.look(|view, _| {
-                names.iter().map(|name| number(view, name)).collect::<Result<Vec<_>>>()
-            })?;
+    fn fill_with(&self, set: u32, of: &PrefixedTubes) -> Result<()> {
+        for names in self.names(&of.prefix)?.chunks(NAMES_OF_STEP) {
             // A tube that was dropped since is not added.
-            self.fill(set, numbers.into_iter().flatten().map(|tube| (tube, 0, 1)).collect());
+            let member = |view: &dyn View, name: &String| {
+                let tube = query::tube_named(view, name)?;
+                Ok(tube.map(|tube| (tube, 0, of.weights.of(name))))
+            };
+            let members = self.look(|view, _| {
+                names.iter().filter_map(|name| member(view, name).transpose()).collect()
+            })?;
+            self.fill(set, members);
         }
         Ok(())
     }
@@ -180,7 +183,7 @@ mod tests {
             }
             let mut turns = Vec::new();
             for _ in 0..100 {
-                while tube.hold.core.takers.asleep().len() < 2 {
+                while tube.inner.core.takers.asleep().len() < 2 {
                     yield_now();
                 }
                 tube.put(b"x").unwrap();
@@ -197,7 +200,7 @@ mod tests {
     fn the_number_of_a_set_is_in_use_until_its_seats_are_gone() {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
         let tube = queue.tube("a").unwrap();
-        let mut state = tube.hold.core.state.lock();
+        let mut state = tube.inner.core.state.lock();
         let first = state.derived.begin_set(Choice::InOrder, None);
         state.derived.add_to_set(first, (tube.number, 0, 1));
         assert!(state.derived.end_set(first).is_some());
@@ -226,7 +229,7 @@ mod tests {
         let outside = queue.tube("outside").unwrap();
         outside.task(b"x").delay(second).put().unwrap();
         clock.advance(second);
-        let core = &queue.hold.core;
+        let core = &queue.inner.core;
         for (several, of) in [("0", 100), ("1", TUBES - 100)] {
             let several = queue.tubes_with_prefix(several).unwrap();
             let take = TakeFrom { set: several.list.set().unwrap(), most: 1, holder: 0 };
@@ -265,8 +268,12 @@ mod tests {
         clock.advance(minute);
         let several = queue.tubes_of(["a", "b"]).unwrap();
         assert_eq!(several.take_many(9).unwrap().len(), 6);
-        let core = &queue.hold.core;
-        assert_eq!(core.state.lock().store.count(Range::of(Tag::Held)), 3, "in the other tube");
+        let core = &queue.inner.core;
+        assert_eq!(
+            core.state.lock().store.count(Range::of(Tag::OwnerLease)),
+            3,
+            "in the other tube"
+        );
         queue.tick().unwrap();
         assert_eq!(tubes[2].stats().unwrap().ready, 3);
     }
@@ -279,7 +286,7 @@ mod tests {
         let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
         let [damaged, sound] = ["a", "b"].map(|name| queue.tube(name).unwrap());
         damaged.task(b"x").delay(Duration::from_secs(1)).put().unwrap();
-        damaged.hold.core.run(&Unreadable { tube: damaged.number }, Durability::Durable).unwrap();
+        damaged.inner.core.run(&Unreadable { tube: damaged.number }, Durability::Durable).unwrap();
         clock.advance(Duration::from_secs(2));
         assert_eq!(damaged.try_take().map(drop).unwrap_err().kind(), ErrorKind::Damaged);
         let several = queue.tubes_of(["a", "b"]).unwrap();
@@ -310,7 +317,7 @@ mod tests {
     #[test]
     fn a_dropped_handle_and_dropped_tubes_leave_nothing_in_memory() {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
-        let core = queue.hold.core.clone();
+        let core = queue.inner.core.clone();
         let seats = core.state.lock().derived.seats.clone();
         let all = queue.tubes_with_prefix("").unwrap();
         assert!(all.try_take().unwrap().is_none());
@@ -347,7 +354,7 @@ mod tests {
             let last = queue.tube(names.last().unwrap()).unwrap();
             last.put(b"x").unwrap();
             let set = tubes.list.set().unwrap();
-            let take = || last.hold.core.apply(&TakeFrom { set, most: 1, holder: 0 }).unwrap().0;
+            let take = || last.inner.core.apply(&TakeFrom { set, most: 1, holder: 0 }).unwrap().0;
             let steps = [(); 2].map(|()| take());
             assert!(steps.iter().all(|step| step.tasks.is_empty() && step.more));
             let taken = take();

@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) live: Arc<LiveSettings>,
     /// How the wall clock moved before the opening.
     pub(crate) clock_step: Option<ClockStep>,
-    pub(crate) gate: GroupCommit,
+    pub(crate) group_commit: GroupCommit,
     pub(crate) takers: Arc<Wake>,
     pub(crate) room: Wake,
     pub(crate) ready_waiters: Arc<Wake>,
@@ -76,7 +76,7 @@ impl Shared {
     /// Makes the parts over an opened store.
     pub(crate) fn new(opened: Opened, settings: CoreSettings) -> Self {
         let health = opened.store.health.clone();
-        let gate = GroupCommit::new(opened.store.journal(), health.clone());
+        let group_commit = GroupCommit::new(opened.store.journal(), health.clone());
         let clock_step = opened.step;
         let mut state = EngineState::new(opened);
         let live = Arc::new(LiveSettings::new(settings.given));
@@ -92,7 +92,7 @@ impl Shared {
             settings,
             live,
             clock_step,
-            gate,
+            group_commit,
             takers,
             room: Wake::in_turn(),
             ready_waiters,
@@ -117,7 +117,7 @@ impl Shared {
     }
 
     pub(crate) fn env(&self) -> CommitEnv<'_> {
-        CommitEnv { clock: &*self.settings.clock, hub: &self.hub, gate: &self.gate }
+        CommitEnv { clock: &*self.settings.clock, hub: &self.hub, group_commit: &self.group_commit }
     }
 
     /// Releases the engine's lock and publishes what was committed under it, also if the op of this
@@ -157,9 +157,10 @@ impl Shared {
         }
         if let Some(lease) = outbox.wrote {
             self.timer.note_write(lease);
-            if self.gate.note_write(lease, self.live.flush_interval.load(Ordering::Relaxed)) {
+            if self.group_commit.note_write(lease, self.live.flush_interval.load(Ordering::Relaxed))
+            {
                 // The failure is stored, and every later call returns it.
-                let _ = self.gate.wait(written);
+                let _ = self.group_commit.wait(written);
             }
         }
         post
@@ -188,6 +189,14 @@ impl Shared {
     /// Makes all waiters look again.
     pub(crate) fn recheck_all(&self) {
         self.waits().into_iter().for_each(Wake::recheck_all);
+    }
+
+    /// Syncs a slot of the journal's head that was written under the engine's lock, without the
+    /// lock.
+    #[cold]
+    pub(crate) fn sync_head(&self, slot: u64) -> Result<()> {
+        let synced = self.group_commit.sync_head();
+        self.state.lock().store.head_synced(slot, synced)
     }
 
     /// Wakes the calls that wait for these ends.

@@ -97,7 +97,7 @@ mod tests {
             let id = tube.put(b"first").unwrap();
             let ticket: Ticket = tube.take().unwrap().detach();
             let large = vec![1; 1 << 20];
-            let (new, core) = (replacement(&large), &tube.hold.core);
+            let (new, core) = (replacement(&large), &tube.inner.core);
             let tickets = &[ticket];
             let verb =
                 Settle { tube: tube.number, tickets, verdict: Verdict::Touch(Extend::Renew) };

@@ -297,7 +297,7 @@ mod tests {
         tube.task(b"a").delay(Duration::from_secs(1)).put().unwrap();
         tube.task(b"b").ttr(Duration::from_secs(1)).put().unwrap();
         tube.take().unwrap().detach();
-        let core = &tube.hold.core;
+        let core = &tube.inner.core;
         assert_ne!(work_off_all(core).unwrap(), NextDue::NONE);
         queue.force_drop_tube("t").unwrap();
         assert_eq!(work_off_all(core).unwrap(), NextDue::NONE);
@@ -425,7 +425,7 @@ mod tests {
             let clock = ManualClock::new();
             let queue = by_hand(&clock);
             let first = queue.tube("first").unwrap();
-            let core = &first.hold.core;
+            let core = &first.inner.core;
             let seen = || core.state.lock().derived.visits.replace(0);
             seen();
             for number in 0..tubes {
@@ -486,7 +486,7 @@ mod tests {
         let tube = queue.tube("t").unwrap();
         let timer = |seconds| tube.task(b"x").ttr(SECOND).ttl(SECOND * 60).delay(SECOND * seconds);
         (1..4).for_each(|seconds| _ = timer(seconds).put().unwrap());
-        let bound = || tube.hold.core.state.lock().derived.bound(tube.number).unwrap();
+        let bound = || tube.inner.core.state.lock().derived.bound(tube.number).unwrap();
         let start = bound().delay;
         clock.advance(SECOND * 2);
         let first = tube.take().unwrap();
@@ -517,7 +517,7 @@ mod tests {
         delayed(&busy, 10 * SWEEP_TASKS);
         large.truncate().unwrap();
         clock.advance(SECOND);
-        let core = &large.hold.core;
+        let core = &large.inner.core;
         let count = |tag| core.state.lock().store.count(crate::format::Range::of(tag));
         assert!(work_off_round(core).unwrap());
         assert_eq!(count(crate::format::Tag::Work), 1, "the sweep has come one step further");
@@ -542,7 +542,7 @@ mod tests {
         let tube = queue.tube("t").unwrap();
         (0..20 * SWEEP_TASKS).for_each(|_| _ = tube.task(b"x").delay(SECOND).put().unwrap());
         clock.advance(SECOND);
-        let core = &tube.hold.core;
+        let core = &tube.inner.core;
         let take = Take::new(tube.number, 1, 0);
         let (mut attempts, mut turns) = (Attempts::default(), 0);
         let left = |state: &EngineState| {
@@ -583,7 +583,7 @@ mod tests {
             }
             queue.close().unwrap();
             let (queue, tube) = open(case);
-            let core = &tube.hold.core;
+            let core = &tube.inner.core;
             let read = || core.state.lock().store.read_bytes();
             let before = read();
             match case {

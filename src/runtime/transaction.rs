@@ -33,7 +33,7 @@ pub(crate) struct TransactionCommit<'a> {
 /// What the verbs have decided so far. In a cell, so that a table can be open at the same time.
 struct Decided<'a> {
     state: Option<HandoffGuard<'a, EngineState>>,
-    draft: Decision,
+    decision: Decision,
     /// The tubes of the verbs so far.
     tubes: BTreeSet<u32>,
     /// The tasks of all verbs.
@@ -56,7 +56,7 @@ impl<'a> TransactionCommit<'a> {
             app: Some(app),
             decided: RefCell::new(Decided {
                 state: Some(state),
-                draft: Decision::default(),
+                decision: Decision::default(),
                 tubes: BTreeSet::new(),
                 tasks: Vec::new(),
             }),
@@ -75,23 +75,23 @@ impl<'a> TransactionCommit<'a> {
         let Ok(mut decided) = self.decided.try_borrow_mut() else {
             return Err(Error::new(ErrorKind::InTransaction));
         };
-        let Decided { state: Some(state), draft, tubes, tasks } = &mut *decided else {
+        let Decided { state: Some(state), decision, tubes, tasks } = &mut *decided else {
             return Err(Error::new(ErrorKind::Closed));
         };
         let (now, env) = (state.now(&*self.parts.settings.clock), self.parts.env());
         let mut attempt = Attempt { now, call: &mut Attempts::default(), env };
         if let Some(tube) = op.tube() {
-            run_due_work(state, draft, tube, tubes.insert(tube), &mut attempt)?;
+            run_due_work(state, decision, tube, tubes.insert(tube), &mut attempt)?;
         }
         if O::OVER_SET
             && let Some(set) = op.tube_set()
         {
             let due = state.due_of_set(set, now, usize::MAX)?;
             for tube in due {
-                run_due_work(state, draft, tube, tubes.insert(tube), &mut attempt)?;
+                run_due_work(state, decision, tube, tubes.insert(tube), &mut attempt)?;
             }
         }
-        let done = state.execute_over(op, draft, &mut attempt)?;
+        let done = state.execute_over(op, decision, &mut attempt)?;
         tasks.extend(op.in_doubt(&done));
         Ok(done)
     }
@@ -99,24 +99,24 @@ impl<'a> TransactionCommit<'a> {
     /// Commits the active layer, the verbs' writes and the application's tables together. Returns
     /// the work on the ends of tasks that it has begun.
     pub(crate) fn commit(mut self) -> Result<Option<Box<EdgeWork>>> {
-        let Decided { state, draft, tasks, .. } = self.decided.get_mut();
-        if let Some(state) = state.as_mut().filter(|_| draft.adds_temporary) {
+        let Decided { state, decision, tasks, .. } = self.decided.get_mut();
+        if let Some(state) = state.as_mut().filter(|_| decision.adds_temporary) {
             let most = state.derived.live.temporary_bytes_max();
-            state.store.admit_temporary(&draft.rows.layer, most)?;
+            state.store.admit_temporary(&decision.rows.layer, most)?;
         }
         let (Some(mut state), Some(app)) = (state.take(), self.app.take()) else {
             return Err(Error::new(ErrorKind::Closed));
         };
         let now = state.now(&*self.parts.settings.clock);
-        let advance = state.advance(draft.effects.durable_bytes);
-        let writes = (std::mem::take(&mut draft.rows.layer), &*draft.rows.days);
+        let advance = state.advance(decision.effects.durable_bytes);
+        let writes = (std::mem::take(&mut decision.rows.layer), &*decision.rows.days);
         let committed = match state.store.finish(app, writes, advance) {
             Ok(_) => {
                 let EngineState { store, derived, .. } = &mut *state;
-                if !derived.gated.tubes.is_empty() || draft.effects.slots.is_some() {
-                    derived.bound_wakes(store, &mut draft.effects, now);
+                if !derived.gated.tubes.is_empty() || decision.effects.slots.is_some() {
+                    derived.bound_wakes(store, &mut decision.effects, now);
                 }
-                derived.committed(draft, Mark(0), &self.parts.hub);
+                derived.committed(decision, Mark(0), &self.parts.hub);
                 Ok(())
             }
             Err(StoreFailure::Broken(error)) => {
@@ -134,12 +134,12 @@ impl<'a> TransactionCommit<'a> {
 }
 
 /// Does the work that is due in the tube of the next verb. Before the first verb in a tube it goes
-/// in commits of its own, one sweep each: no decision depends on the tube's rows yet, and the draft
-/// does not grow with what is due. Before later verbs, when little is due, and if the journal has
-/// no space, it joins the draft.
+/// in commits of its own, one sweep each: no decision depends on the tube's rows yet, and that of
+/// the transaction does not grow with what is due. Before later verbs, when little is due, and if
+/// the journal has no space, it joins the decision.
 fn run_due_work(
     state: &mut EngineState,
-    draft: &mut Decision,
+    decision: &mut Decision,
     tube: u32,
     mut by_itself: bool,
     attempt: &mut Attempt<'_>,
@@ -149,7 +149,7 @@ fn run_due_work(
         return Ok(());
     }
     // All of it, also for a verb that sees no delays: only before the first verb in a tube does it
-    // stay out of the draft.
+    // stay out of the decision.
     let due = WorkOff::of((&state.derived, &state.store), (tube, SWEEP_TASKS), true);
     let due = WorkOff { in_transaction: true, ..due };
     let mut more = state.is_due(tube, true, attempt.now)?;
@@ -163,7 +163,7 @@ fn run_due_work(
                 Err(Undone::TryAfter(_)) => by_itself = false,
             }
         } else {
-            more = state.execute_over(&due, draft, attempt)?;
+            more = state.execute_over(&due, decision, attempt)?;
         }
     }
     Ok(())

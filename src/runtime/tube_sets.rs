@@ -16,8 +16,32 @@ pub(crate) struct TubeSets {
 
 struct KeptSet {
     set: TubeSet,
-    /// Every tube whose name begins with this is in it. Otherwise it has those of a list.
-    prefix: Option<Box<str>>,
+    /// Every tube whose name begins so is in it. Otherwise it has those of a list.
+    prefix: Option<Arc<PrefixedTubes>>,
+}
+
+/// All tubes whose names begin with a prefix, also those that are made later.
+#[derive(Debug)]
+pub(crate) struct PrefixedTubes {
+    pub(crate) prefix: Box<str>,
+    pub(crate) weights: NamedWeights,
+}
+
+/// The weights of tubes by their names.
+#[derive(Debug)]
+pub(crate) struct NamedWeights {
+    pub(crate) named: BTreeMap<Box<str>, u32>,
+    /// Of those that are not named.
+    pub(crate) others: u32,
+}
+
+impl NamedWeights {
+    /// One weight for all.
+    pub(crate) const EQUAL: Self = Self { named: BTreeMap::new(), others: 1 };
+
+    pub(crate) fn of(&self, name: &str) -> u32 {
+        self.named.get(name).copied().unwrap_or(self.others)
+    }
 }
 
 /// A tube of a list.
@@ -38,11 +62,11 @@ impl TubeSets {
     }
 
     /// Begins a set without tubes. Returns its number.
-    pub(crate) fn begin(&mut self, choice: Choice, prefix: Option<&str>) -> u32 {
+    pub(crate) fn begin(&mut self, choice: Choice, prefix: Option<&Arc<PrefixedTubes>>) -> u32 {
         let last = self.sets.last_key_value().map_or(0, |(last, _)| *last);
         let free = |number: &u32| !self.sets.contains_key(number);
         let number = last.checked_add(1).or_else(|| (0..u32::MAX).find(free)).unwrap_or(0);
-        let kept = KeptSet { set: TubeSet::new(choice), prefix: prefix.map(Box::from) };
+        let kept = KeptSet { set: TubeSet::new(choice), prefix: prefix.cloned() };
         self.sets.insert(number, kept);
         number
     }
@@ -89,12 +113,13 @@ impl TubeSets {
 
     /// A tube was made: it comes into the sets that have its prefix.
     pub(crate) fn join(&mut self, tube: u32, name: &Arc<str>) {
-        let begins =
-            |kept: &KeptSet| kept.prefix.as_ref().is_some_and(|it| name.starts_with(&**it));
-        let sets: Vec<u32> =
-            self.sets.iter().filter(|(_, kept)| begins(kept)).map(|(number, _)| *number).collect();
-        for number in sets {
-            self.add(number, tube, (TubeOrder { place: 0, name: name.clone() }, 1));
+        let weight = |kept: &KeptSet| {
+            let prefixed = kept.prefix.as_ref().filter(|it| name.starts_with(&*it.prefix));
+            prefixed.map(|it| it.weights.of(name))
+        };
+        let sets = self.sets.iter().filter_map(|(number, kept)| Some((*number, weight(kept)?)));
+        for (number, weight) in sets.collect::<Vec<_>>() {
+            self.add(number, tube, (TubeOrder { place: 0, name: name.clone() }, weight));
         }
     }
 

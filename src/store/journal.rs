@@ -46,7 +46,7 @@ impl Journal {
     pub(crate) fn sync(&self) -> Result<u64> {
         let _lock = self.sync_lock.lock();
         if self.has_failed() {
-            return Err(Error::new(ErrorKind::Broken).because("a sync of the journal has failed"));
+            return Err(failed());
         }
         let held = self.file.read();
         let Some(file) = &*held else {
@@ -80,6 +80,23 @@ impl Journal {
             return Err(io::Error::other("an earlier sync has failed"));
         }
         file.sync().inspect_err(|_| self.fail())
+    }
+
+    /// Syncs what was written in the head before the call.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync); `Closed` after the file was closed.
+    pub(crate) fn sync_head(&self) -> Result<()> {
+        let _lock = self.sync_lock.lock();
+        if self.has_failed() {
+            return Err(failed());
+        }
+        let held = self.file.read();
+        let Some(file) = &*held else { return Err(Error::new(ErrorKind::Closed)) };
+        file.sync().map_err(|error| {
+            self.fail();
+            Error::not_synced("the journal's head", error)
+        })
     }
 
     /// The last record known to be on the medium.
@@ -116,6 +133,11 @@ impl Journal {
     pub(crate) fn release(&self) {
         self.file.write().take();
     }
+}
+
+/// What every sync after a failed one returns.
+fn failed() -> Error {
+    Error::new(ErrorKind::Broken).because("a sync of the journal has failed")
 }
 
 #[cfg(test)]

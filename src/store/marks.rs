@@ -74,15 +74,62 @@ impl Store {
         Ok(())
     }
 
+    /// Writes in the journal's head the features that are not in use yet. Returns the sequence of
+    /// the slot that is to be synced before the first byte that needs them, without the store's
+    /// lock, and passed to [`head_synced`](Self::head_synced); then this is called again. `None` if
+    /// all are in use.
+    ///
+    /// # Errors
+    /// As [`use_feature`](Self::use_feature), apart from `Broken` by a sync.
+    #[cold]
+    pub(crate) fn write_features(&mut self, needs: Needs) -> Result<Option<u64>> {
+        let missing = needs.without(self.entered);
+        if missing.is_empty() {
+            return Ok(None);
+        }
+        self.ensure_running()?;
+        if let Some(ring) = &mut self.ring {
+            let mut features = ring.slot.features.clone();
+            for feature in
+                missing.features().filter(|feature| !ring.slot.features.has(feature.number))
+            {
+                features = features.with(feature)?;
+            }
+            if features != ring.slot.features {
+                let written = ring.write_slot(features);
+                return written.map(Some).map_err(|fault| self.head_fault(fault));
+            }
+        }
+        self.entered = self.entered.with(missing);
+        Ok(None)
+    }
+
+    /// The journal was synced after the slot of this sequence was written, or could not be.
+    ///
+    /// # Errors
+    /// `Broken` if it could not be synced.
+    pub(crate) fn head_synced(&mut self, sequence: u64, synced: Result<()>) -> Result<()> {
+        synced.map_err(|error| match error.kind() {
+            // Of the queue, which holds no record that needs it.
+            ErrorKind::Closed => error,
+            _ => self.stop(error),
+        })?;
+        if let Some(ring) = &mut self.ring {
+            ring.slot_synced(sequence);
+        }
+        Ok(())
+    }
+
     pub(super) fn use_features(&mut self, features: Features) -> Result<()> {
         let Some(ring) = &mut self.ring else { return Ok(()) };
-        match ring.use_features(features) {
-            Ok(()) => Ok(()),
-            Err(WriteFault::Fatal(error)) => {
-                Err(self.stop(Error::not_synced("the journal's head", error)))
-            }
-            Err(WriteFault::Undone(error)) => Err(self.with_folder(Error::io(error))),
-            Err(WriteFault::NoRoom | WriteFault::TooLarge) => Err(Error::new(ErrorKind::Full)),
+        ring.use_features(features).map_err(|fault| self.head_fault(fault))
+    }
+
+    fn head_fault(&self, fault: WriteFault) -> Error {
+        match fault {
+            WriteFault::Fatal(error) => self.stop(Error::not_synced("the journal's head", error)),
+            WriteFault::Undone(error) => self.with_folder(Error::io(error)),
+            WriteFault::NoRoom | WriteFault::TooLarge => Error::new(ErrorKind::Full),
         }
     }
 

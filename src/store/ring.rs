@@ -57,6 +57,8 @@ pub(crate) struct Ring {
     /// Whether the last record only says what is synced, or nothing was written since the opening.
     is_idle: bool,
     pub(super) slot: Slot,
+    /// The next one, written and not synced.
+    unsynced_slot: Option<Slot>,
     record: RecordBuilder,
     /// The sequence of the last carry.
     carries: u64,
@@ -84,6 +86,7 @@ impl Ring {
             last,
             is_idle: true,
             slot,
+            unsynced_slot: None,
             record: RecordBuilder::default(),
             carries: last_carry.map_or(0, |carry| carry.sequence),
             carried_upto: last_carry.map_or(0, |carry| carry.upto),
@@ -278,12 +281,35 @@ impl Ring {
 
     /// Writes these features into the slot that is not valid now, and syncs it.
     pub(crate) fn use_features(&mut self, features: Features) -> Result<(), WriteFault> {
-        let slot = Slot { sequence: self.slot.sequence + 1, features };
+        // One that waits for its sync is overwritten. Its writer finds that and writes again.
+        self.unsynced_slot = None;
+        let sequence = self.write_slot(features)?;
+        self.sync()?;
+        self.slot_synced(sequence);
+        Ok(())
+    }
+
+    /// Writes these features into the slot that is not valid now, and returns its sequence: they
+    /// are in use once the file was synced, see [`slot_synced`](Self::slot_synced). While an
+    /// earlier slot waits for that it writes nothing and returns the sequence of that one: the
+    /// other slot is the only one that is on the medium.
+    pub(crate) fn write_slot(&mut self, features: Features) -> Result<u64, WriteFault> {
+        if let Some(earlier) = &self.unsynced_slot {
+            return Ok(earlier.sequence);
+        }
+        let sequence = self.slot.sequence + 1;
+        let slot = Slot { sequence, features };
         // A slot that was written in part is not valid, and the next write goes to it again.
         self.file.write_at(slot.at(), &slot.encode(self.seed)).map_err(WriteFault::Undone)?;
-        self.sync()?;
-        self.slot = slot;
-        Ok(())
+        self.unsynced_slot = Some(slot);
+        Ok(sequence)
+    }
+
+    /// The file was synced after the slot of this sequence was written.
+    pub(crate) fn slot_synced(&mut self, sequence: u64) {
+        if let Some(slot) = self.unsynced_slot.take_if(|slot| slot.sequence == sequence) {
+            self.slot = slot;
+        }
     }
 
     /// Overwrites the first bytes of a failed write with zeros, and syncs them, before the call

@@ -108,6 +108,8 @@ mod listing;
 mod lost;
 mod mending;
 mod merge;
+#[path = "../methods/mod.rs"]
+mod methods;
 mod moves;
 mod notices;
 mod numbers;

@@ -12,7 +12,7 @@ use tubewell::{Consumer, ErrorKind, Queue, Reason, State, TaskId, Ticket, Tube, 
 use xxhash_rust::xxh3::xxh3_64;
 
 const GROUP: u8 = 0x15;
-const TURN: u8 = 0x14;
+const OPEN_HEAD: u8 = 0x14;
 const LINE: u8 = 0x13;
 const FRESH: u8 = 0x11;
 /// The first tube's.
@@ -400,11 +400,11 @@ fn a_damaged_sweep_of_a_run_goes_on() {
     is_mended(&queue);
 }
 
-/// Regression: a turn with a flipped byte led to no group, so its task was buried as one without a
-/// group. A row that did not exist was removed, the turn stayed, and each take that found it
+/// Regression: a head with a flipped byte led to no group, so its task was buried as one without a
+/// group. A row that did not exist was removed, the head stayed, and each take that found it
 /// counted one more ready task as buried, until takes found the tube empty.
 #[test]
-fn a_damaged_turn_hides_no_task() {
+fn a_damaged_head_hides_no_task() {
     let (_home, path) = home();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
@@ -412,11 +412,11 @@ fn a_damaged_turn_hides_no_task() {
     let texts = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
     tube.put_many(texts.map(str::as_bytes)).unwrap();
     queue.close().unwrap();
-    flip_value(&path, &key(TURN, &[&place(ids[0])]), b"needle");
+    flip_value(&path, &key(OPEN_HEAD, &[&place(ids[0])]), b"needle");
 
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
-    assert!(faults(&queue).contains("Turn: a damaged row"), "{}", faults(&queue));
+    assert!(faults(&queue).contains("OpenHead: a damaged row"), "{}", faults(&queue));
     let held: Vec<_> = (0..10).map(|_| tube.try_take().unwrap().expect("a task")).collect();
     assert!(held.iter().map(|task| task[0]).eq(b'0'..=b'9'));
     assert_eq!(counts(&tube), [1, 0, 10, 0]);
@@ -426,10 +426,10 @@ fn a_damaged_turn_hides_no_task() {
     is_mended(&queue);
 }
 
-/// The damage is in the turn's key, so that no task has it, and its group has no turn.
+/// The damage is in the head's key, so that no task has it, and its group has no head.
 #[test]
-fn a_turn_without_a_task_is_removed_and_its_group_gets_one() {
-    let (_home, path) = with_a_turn_without_a_task();
+fn a_head_without_a_task_is_removed_and_its_group_gets_one() {
+    let (_home, path) = with_a_head_without_a_task();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
     assert_eq!(drain(&tube), "a b c d e");
@@ -437,11 +437,11 @@ fn a_turn_without_a_task_is_removed_and_its_group_gets_one() {
     is_mended(&queue);
 }
 
-/// No take has found the damaged turn yet when the group moves on. A turn that the group does not
-/// have must not be removed: too low a count of turns would hide the turn of another group.
+/// No take has found the damaged head yet when the group moves on. A head that the group does not
+/// have must not be removed: too low a count of heads would hide the head of another group.
 #[test]
-fn a_group_without_its_turn_moves_on() {
-    let (_home, path) = with_a_turn_without_a_task();
+fn a_group_without_its_head_moves_on() {
+    let (_home, path) = with_a_head_without_a_task();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
     tube.task(b"z").group("needle").priority(-1).put().unwrap();
@@ -450,7 +450,7 @@ fn a_group_without_its_turn_moves_on() {
     is_mended(&queue);
 }
 
-fn with_a_turn_without_a_task() -> (TempDir, PathBuf) {
+fn with_a_head_without_a_task() -> (TempDir, PathBuf) {
     let (home, path) = home();
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
@@ -459,11 +459,11 @@ fn with_a_turn_without_a_task() -> (TempDir, PathBuf) {
     tube.put_many(["d", "e"].map(str::as_bytes)).unwrap();
     queue.close().unwrap();
     // In its id, so that the rows stay in order.
-    flip(&path, &key(TURN, &[&place(ids[0])]), 28);
+    flip(&path, &key(OPEN_HEAD, &[&place(ids[0])]), 28);
     (home, path)
 }
 
-/// The turn's task is not in its group's line: the damage is in the key of the line's row, which is
+/// The head's task is not in its group's line: the damage is in the key of the line's row, which is
 /// now in the line of another group.
 #[test]
 fn a_task_in_the_line_of_another_group_is_buried() {

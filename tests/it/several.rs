@@ -164,6 +164,26 @@ fn weights_are_kept_as_long_as_all_have_tasks() {
 }
 
 #[test]
+fn weights_by_name_hold_for_a_prefix_and_what_is_made_later() {
+    let (queue, _) = queue();
+    let all = queue.tubes_with_prefix("").unwrap();
+    let tubes = all.weighted_by_name([("a", 5), ("c", 3)], 1).unwrap();
+    fill(&queue, &[("a", 60), ("b", 60)]);
+    let count = |taken: &str, name| taken.chars().filter(|of| *of == name).count();
+    let taken = some(&tubes, 12);
+    assert_eq!(['a', 'b'].map(|name| count(&taken, name)), [10, 2], "{taken}");
+    fill(&queue, &[("c", 60), ("d", 60)]);
+    let taken = some(&tubes, 50);
+    assert_eq!(['a', 'b', 'c', 'd'].map(|name| count(&taken, name)), [25, 5, 15, 5], "{taken}");
+    sequence(&tubes);
+    // A list has them as well, and keeps its order among equal turns.
+    fill(&queue, &[("a", 40), ("b", 40)]);
+    let list = queue.tubes_of(["b", "a"]).unwrap().weighted_by_name([("a", 3)], 1).unwrap();
+    let taken = some(&list, 40);
+    assert_eq!((count(&taken, 'a'), taken.chars().next()), (30, Some('b')), "{taken}");
+}
+
+#[test]
 fn by_priority_the_best_of_all_then_the_first_tube_then_its_own_order() {
     let (queue, clock) = queue();
     let tubes = queue.tubes_of(["b", "a"]).unwrap().by_priority();
@@ -550,7 +570,13 @@ fn bad_lists_are_refused_and_say_what_to_do() {
     }
     assert!(text(tubes.weighted(&[1, 0])).contains("weight 0; give 1 to 1000"));
     assert!(text(tubes.weighted(&[1001, 1])).contains("weight 1001"));
-    assert!(text(queue.tubes_with_prefix("").unwrap().weighted(&[])).contains("give a list"));
+    let all = queue.tubes_with_prefix("").unwrap();
+    assert!(text(all.weighted(&[])).contains("give weights by name"));
+    assert!(text(all.weighted_by_name([("a", 0)], 1)).contains("weight 0; give 1 to 1000"));
+    assert!(text(all.weighted_by_name([("a", 1)], 1001)).contains("weight 1001"));
+    assert!(text(all.weighted_by_name([("a", 1), ("a", 2)], 1)).contains("\"a\" has two weights"));
+    let many = (0..10_001).map(|it| (it.to_string(), 1));
+    assert!(text(all.weighted_by_name(many, 1)).contains("more than 10000 weights"));
     let other = crate::still().0.in_memory().unwrap();
     let foreign = other.consumer("bob").unwrap();
     text(tubes.by(&foreign).try_take());

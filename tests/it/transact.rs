@@ -5,10 +5,13 @@ use crate::{
     secs, still,
 };
 use redb::TableDefinition;
+use std::error::Error as StdError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use tubewell::TubeOptions;
-use tubewell::{Cause, Clock, Error, ErrorKind, Queue, Reason, Release, Result, State, Tube};
+use tubewell::{
+    Advance, Cause, Clock, Error, ErrorKind, Queue, Reason, Release, Result, State, Tube,
+};
 
 pub const DONE: TableDefinition<&str, u64> = TableDefinition::new("done");
 
@@ -35,6 +38,88 @@ pub fn note(queue: &Queue, name: &str, value: u64) -> Result<()> {
         tx.table(DONE)?.insert(name, value)?;
         ok(())
     })
+}
+
+#[test]
+fn an_advance_and_what_the_step_found_are_one_commit() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let (tube, parse) = (queue.tube("t").unwrap(), queue.tube("parse").unwrap());
+    let id = tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    let refused = queue.transact(|tx| -> Result<(), Box<dyn StdError + Send + Sync>> {
+        tx.table(DONE)?.insert("a", 1)?;
+        tx.advance(&task, &parse)?;
+        Err("no".into())
+    });
+    assert_eq!(kind(refused), ErrorKind::Rejected);
+    assert_eq!((tube.peek(id).unwrap().state, done(&queue, "a")), (State::Taken, None));
+    let terms = || Advance::new().result(b"html").priority(-1);
+    queue
+        .transact(|tx| {
+            tx.table(DONE)?.insert("a", 1)?;
+            tx.advance_with(&task, &parse, terms())
+        })
+        .unwrap();
+
+    let (_copy, copy) = killed(&path);
+    let after = open(&copy);
+    assert_eq!(done(&after, "a"), Some(1));
+    let step = after.tube("parse").unwrap().take().unwrap();
+    assert_eq!((step.id(), step.priority(), step.deliveries()), (id, -1, 2));
+    assert_eq!(step.passed().unwrap().as_deref(), Some(&b"html"[..]));
+    assert!(tube.is_empty().unwrap());
+    drop(task);
+    assert_eq!(parse.peek(id).unwrap().state, State::Ready, "its guard holds nothing any more");
+}
+
+#[test]
+fn an_advance_in_a_transaction_may_come_after_what_that_puts() {
+    let (queue, tube) = queue();
+    let next_tube = queue.tube("next").unwrap();
+    let whole = tube.put(b"whole").unwrap();
+    let task = tube.take().unwrap();
+    let part = queue
+        .transact(|tx| {
+            let part = next_tube.put_in(tx, b"part")?;
+            tx.advance_with(&task, &next_tube, Advance::new().after([part]))?;
+            ok(part)
+        })
+        .unwrap();
+    assert_eq!(next_tube.peek(whole).unwrap().state, State::Blocked);
+    let first = next_tube.take().unwrap();
+    assert_eq!(first.id(), part);
+    first.ack().unwrap();
+    assert_eq!(next_tube.take().unwrap().id(), whole);
+}
+
+/// What is due in the next tube makes room there, as it does for an advance by itself.
+#[test]
+fn an_advance_in_a_transaction_is_refused_as_one_by_itself() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let small = queue.create_tube("small", TubeOptions::default().capacity(1)).unwrap();
+    small.task(b"there").ttl(secs(9)).put().unwrap();
+    let id = tube.put(b"a").unwrap();
+    let task = tube.take().unwrap();
+    let advance = || queue.transact(|tx| tx.advance(&task, &small));
+    let cause = |done: Result<()>| {
+        let error = done.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Rejected);
+        error.into_source().unwrap().downcast::<Error>().unwrap().kind()
+    };
+    assert_eq!(cause(advance()), ErrorKind::Full);
+    let other = still().0.in_memory().unwrap().tube("small").unwrap();
+    let elsewhere = queue.transact(|tx| tx.advance(&task, &other));
+    assert_eq!(cause(elsewhere), ErrorKind::Invalid);
+    let foreign = other.put(b"foreign").and_then(|_| other.take()).unwrap();
+    let elsewhere = queue.transact(|tx| tx.advance(&foreign, &other));
+    assert_eq!(cause(elsewhere), ErrorKind::Invalid);
+    assert_eq!(tube.peek(id).unwrap().state, State::Taken);
+    clock.advance(secs(9));
+    advance().unwrap();
+    assert_eq!((small.take().unwrap().id(), tube.len().unwrap()), (id, 0));
 }
 
 #[test]

@@ -13,12 +13,15 @@ mod dependencies;
 mod disk;
 mod failures;
 mod files;
+mod first_use;
 mod full;
 mod full_disk;
 mod gates;
 mod interval;
 mod judge;
 mod merges;
+#[path = "../methods/mod.rs"]
+mod methods;
 mod model;
 mod openings;
 mod pieces;

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tubewell::{Builder, ErrorKind, Queue, Result, State, TaskId, TaskInfo};
 
-const STATES: [State; 5] = [State::Ready, State::Delayed, State::Taken, State::Buried, State::Done];
+const STATES: [State; 6] =
+    [State::Blocked, State::Ready, State::Delayed, State::Taken, State::Buried, State::Done];
 
 /// Every task, by its id.
 pub type Shown = BTreeMap<TaskId, TaskInfo>;
@@ -58,9 +59,11 @@ pub fn compare(read: &Shown, queue: &Queue) -> Result<()> {
         let has_ended = matches!(task.state, State::Done | State::Buried | State::Taken);
         let ends = has_ended && keeps_some(queue, &task.tube)?
             || task.ttl_left == Some(Duration::ZERO) && task.state != State::Delayed;
-        let moves = task.state == State::Taken || task.delay_left == Some(Duration::ZERO);
+        // The end of another one may let it through or cancel it.
+        let waits = task.state == State::Blocked;
+        let moves = waits || task.state == State::Taken || task.delay_left == Some(Duration::ZERO);
         let Some(after) = written.get(id) else {
-            assert!(ends || moves && task.ttl_left.is_some(), "{task:?} is gone");
+            assert!(ends || waits || moves && task.ttl_left.is_some(), "{task:?} is gone");
             continue;
         };
         let lasting = |task: &TaskInfo| {

@@ -12,7 +12,7 @@ use crate::script::Rng;
 use crate::seeds::seeds;
 use model::{
     Answer, FIXED, HANDLES, HIGHER_FIRST, Model, NAMES, Of, PREFIXES, Place, SECOND, Serial, Sight,
-    Step, Terms,
+    Step, Terms, WEIGHTS,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -29,6 +29,8 @@ const STEPS: usize = 120;
 const GENERATIONS: usize = 4;
 const SEEDS: u64 = 120;
 const CONDITION: &str = "open";
+/// The weight of tubes that are not named.
+const OTHERS: u32 = 2;
 
 struct Story {
     disk: SimDisk,
@@ -83,7 +85,11 @@ fn ordered(tubes: &Tubes, of: Option<&Of>, order: Way) -> Result<Tubes> {
             let weights: Vec<_> = list.iter().map(|(_, weight)| *weight as u32).collect();
             tubes.weighted(&weights)?
         }
-        (Way::Weighted, _) => panic!("a list has weights"),
+        (Way::Weighted, Some(Of::Prefix(_))) => {
+            let named = NAMES.iter().zip(WEIGHTS.map(|weight| weight as u32));
+            tubes.weighted_by_name(named.filter(|(_, weight)| *weight != OTHERS), OTHERS)?
+        }
+        (Way::Weighted, None) => panic!("a new handle has weights"),
     })
 }
 
@@ -98,11 +104,11 @@ impl Story {
         self.clock.wall().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64
     }
 
-    fn order(&mut self, is_list: bool) -> Way {
+    fn order(&mut self, is_new: bool) -> Way {
         let number = self.rng.of(&[7, 8]);
         let mut orders = vec![Way::InOrder, Way::RoundRobin, Way::RoundRobin];
         orders.extend([Way::Shuffled(number), Way::Shuffled(number), Way::ByPriority]);
-        orders.extend([Way::Weighted, Way::Weighted].into_iter().filter(|_| is_list));
+        orders.extend([Way::Weighted, Way::Weighted].into_iter().filter(|_| is_new));
         self.rng.of(&orders)
     }
 
@@ -118,7 +124,7 @@ impl Story {
         } else {
             Of::Prefix(self.rng.below(PREFIXES.len() as u64) as usize)
         };
-        Step::Handle(no, of, self.order(is_list))
+        Step::Handle(no, of, self.order(true))
     }
 
     fn put(&mut self, tube: usize) -> Step {

@@ -19,14 +19,14 @@ use std::collections::BTreeMap;
 
 impl Audit<'_> {
     /// Notes what a task says of its edges.
-    pub(super) fn edges(&mut self, task: &TaskRef<'_>, standing: &TaskState) {
-        let head = standing.head();
-        let is_blocked = matches!(standing, TaskState::Blocked(_));
-        if head.extension.is_empty() && !is_blocked && !self.has_edges {
+    pub(super) fn edges(&mut self, task: &TaskRef<'_>, task_state: &TaskState) {
+        let progress = task_state.progress();
+        let is_blocked = matches!(task_state, TaskState::Blocked(_));
+        if progress.extension.is_empty() && !is_blocked && !self.has_edges {
             return;
         }
-        let counts = Direction::BOTH.map(|direction| (direction, head.edges(direction)));
-        let (number, run, state) = (self.tube.number, self.tube.run(), standing.state());
+        let counts = Direction::BOTH.map(|direction| (direction, progress.edges(direction)));
+        let (number, run, state) = (self.tube.number, self.tube.run(), task_state.state());
         self.edged.add(task.id, EdgedTask { number, run, state, counts: counts.into() });
     }
 }

@@ -7,8 +7,8 @@ use crate::words::task::TaskId;
 
 impl Audit<'_> {
     /// The entries of a task.
-    pub(super) fn history(&mut self, id: TaskId, head: &TaskProgress) {
-        let Some(stored) = head.history() else { return };
+    pub(super) fn history(&mut self, id: TaskId, progress: &TaskProgress) {
+        let Some(stored) = progress.history() else { return };
         let (mut bytes, mut is_whole) = (0, true);
         for number in stored.first..stored.next {
             let key = key::history(self.tube.run(), id, number);

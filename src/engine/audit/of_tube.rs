@@ -99,12 +99,12 @@ impl Audit<'_> {
     }
 
     /// A task, with the row that gives its state, or its own if it is fresh.
-    fn task(&mut self, tag: Tag, (task, standing): (&TaskRef<'_>, &TaskState), met: &Key) {
+    fn task(&mut self, tag: Tag, (task, state): (&TaskRef<'_>, &TaskState), met: &Key) {
         let (run, id) = (self.tube.run(), task.id);
         if !self.ids.insert(id) {
             self.say_of(id, "it is in two states".to_owned(), Fix::Remove(key::copy(met)));
         }
-        if let Some((key, value)) = state_rows::state_row(task, standing) {
+        if let Some((key, value)) = state_rows::state_row(task, state) {
             self.expect(tag, key, Some(value));
         }
         let own = if task.home.is_fresh { Tag::Fresh } else { Tag::Task };
@@ -112,12 +112,12 @@ impl Audit<'_> {
         if task.has_position() {
             self.expect(Tag::Position, key::position(run, id), Some(task.position_row()));
         }
-        let deadlines = standing.deadlines(self.tube).into_iter();
+        let deadlines = state.deadlines(self.tube).into_iter();
         for (what, when) in deadlines.filter(|(_, when)| *when != NEVER) {
-            let row = state_rows::due_row(task, standing, what);
+            let row = state_rows::due_row(task, state, what);
             self.expect(Tag::Due, key::due(run, what, when, id), Some(row));
         }
-        for key in state_rows::index_keys(task, standing) {
+        for key in state_rows::index_keys(task, state) {
             let range = Range::holding(&key);
             if let Some(Range { tag, .. }) = range.filter(|it| it.run == Some(run)) {
                 self.expect(tag, key, Some(Value::EMPTY));
@@ -128,16 +128,16 @@ impl Audit<'_> {
                 self.say_of(id, format!("{what} is missing"), Fix::Set(key, Value::EMPTY));
             }
         }
-        self.own_row(task, standing);
-        if let TaskState::Taken(taken) = standing {
+        self.own_row(task, state);
+        if let TaskState::Taken(taken) = state {
             self.lease(id, taken);
         }
-        self.sums(task, standing);
-        self.history(id, standing.head());
-        self.reports(id, standing.head());
-        self.tags(id, standing.head());
-        self.edges(task, standing);
-        for (key, value) in keys::rows(task, standing) {
+        self.sums(task, state);
+        self.history(id, state.progress());
+        self.reports(id, state.progress());
+        self.tags(id, state.progress());
+        self.edges(task, state);
+        for (key, value) in keys::rows(task, state) {
             match Range::holding(&key) {
                 Some(Range { tag, run: Some(_) }) => self.expect(tag, key, Some(value)),
                 _ if self.view.get(&key).ok().flatten().is_some_and(|kept| kept == value) => {}
@@ -147,31 +147,31 @@ impl Audit<'_> {
                 }
             }
         }
-        self.in_group(task, standing);
+        self.in_group(task, state);
     }
 
-    fn in_group(&mut self, task: &TaskRef<'_>, standing: &TaskState) {
+    fn in_group(&mut self, task: &TaskRef<'_>, state: &TaskState) {
         let Some(name) = task.group else { return };
-        let turn = key::turn(self.tube.run(), &task.place, task.id);
+        let head = key::open_head(self.tube.run(), &task.place, task.id);
         let group = self.groups.entry(name.to_owned()).or_default();
         // Of tasks with gates of their own the slots are counted.
         if !is_line(name) {
-            group.in_flight += state_rows::in_flight(Some(standing)) as u64;
+            group.in_flight += state_rows::in_flight(Some(state)) as u64;
         }
-        if matches!(standing, TaskState::Ready(_))
-            && group.first.as_ref().is_none_or(|first| turn < *first)
+        if matches!(state, TaskState::Ready(_))
+            && group.first.as_ref().is_none_or(|first| head < *first)
         {
-            group.first = Some(turn);
+            group.first = Some(head);
         }
     }
 
     /// What a task adds to the counts of failure groups and to the sums of kept bytes.
-    fn sums(&mut self, task: &TaskRef<'_>, standing: &TaskState) {
-        if let Some((tag, bytes)) = retention::counted(task, Some(standing)) {
+    fn sums(&mut self, task: &TaskRef<'_>, state: &TaskState) {
+        if let Some((tag, bytes)) = retention::counted(task, Some(state)) {
             let kept = self.kept.entry(key::kept(self.tube.run(), tag)).or_default();
             *kept = kept.saturating_add(bytes);
         }
-        if let TaskState::Buried(buried) = standing
+        if let TaskState::Buried(buried) = state
             && let Some(group) = buried.failure_group()
         {
             let group = self.failures.entry(group.to_owned()).or_default();
@@ -235,15 +235,15 @@ impl Audit<'_> {
                 self.expect(Tag::Group, key, Some(row::number(group.in_flight)));
             }
             if group.in_flight < self.tube.row.most_in_flight(&name)
-                && let Some(turn) = group.first
+                && let Some(head) = group.first
             {
-                let place = position::in_key(&turn, key::RUN_PREFIX).ok();
+                let place = position::in_key(&head, key::RUN_PREFIX).ok();
                 let closed = place.and_then(|(place, id)| {
-                    groups::closed_turn(self.view, self.tube, &name, (&place, id)).ok().flatten()
+                    groups::closed_head(self.view, self.tube, &name, (&place, id)).ok().flatten()
                 });
                 let (tag, key) = match closed {
-                    Some(closed) => (Tag::ClosedTurn, closed),
-                    None => (Tag::Turn, turn),
+                    Some(closed) => (Tag::ClosedHead, closed),
+                    None => (Tag::OpenHead, head),
                 };
                 self.expect(tag, key, Some(groups::group_value(&name)));
             }

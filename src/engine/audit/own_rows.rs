@@ -8,7 +8,7 @@ use crate::format::row::{TaskRow, replaced_section};
 use crate::format::{Tag, Value, key};
 
 impl Audit<'_> {
-    pub(super) fn own_row(&mut self, task: &TaskRef<'_>, standing: &TaskState) {
+    pub(super) fn own_row(&mut self, task: &TaskRef<'_>, task_state: &TaskState) {
         let Some((_, row)) = task.read else { return };
         if row.is_moved() {
             self.led(task.id);
@@ -16,9 +16,9 @@ impl Audit<'_> {
         if let Some(key) = kinds::row_of(task) {
             self.expect(Tag::Kind, key, Some(Value::EMPTY));
         }
-        let is_done = matches!(standing, TaskState::Done(_));
+        let is_done = matches!(task_state, TaskState::Done(_));
         if row.is_payload_dropped() && (!is_done || task.bytes > 0) {
-            let (state, bytes) = (standing.state(), task.bytes);
+            let (state, bytes) = (task_state.state(), task.bytes);
             let what =
                 format!("its payload was not kept, but it is {state:?} and has {bytes} bytes");
             self.say_of(task.id, what, kept(task, &row));

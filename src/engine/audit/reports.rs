@@ -8,8 +8,8 @@ use crate::words::task::TaskId;
 
 impl Audit<'_> {
     /// The reports of a task.
-    pub(super) fn reports(&mut self, id: TaskId, head: &TaskProgress) {
-        for part in head.reports().parts() {
+    pub(super) fn reports(&mut self, id: TaskId, progress: &TaskProgress) {
+        for part in progress.reports().parts() {
             let key = key::report(self.tube.run(), id, part);
             match self.view.row(&key) {
                 Ok(Some((_, Some(row)))) if !is_sound(part, &row) => {

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 impl Audit<'_> {
     /// The tags of a task. An error ends the audit of its tube.
-    pub(super) fn tags(&mut self, id: TaskId, head: &TaskProgress) {
-        if head.is_tagged() && self.failed.is_ok() {
+    pub(super) fn tags(&mut self, id: TaskId, progress: &TaskProgress) {
+        if progress.is_tagged() && self.failed.is_ok() {
             self.failed = self.rows_of_tags(id);
         }
     }

@@ -84,7 +84,7 @@ impl Rows {
         let tube = queue.tube("first").unwrap();
         // The rows of days are up to date after it.
         queue.checkpoint().unwrap();
-        let copied = tube.hold.core.look(|view, _| {
+        let copied = tube.inner.core.look(|view, _| {
             let (counts, reads, bytes) = (None, Cell::default(), view.durable_bytes());
             let rows = BTreeMap::new();
             let mut copy = Self { rows, counts, bytes, reads, has_temporary: true };
@@ -223,7 +223,7 @@ fn filled() -> Rows {
     voided.release_all().unwrap();
     let from = queue.tube("merged").unwrap().number;
     let merge = BeginMerge { from, into: voided.number };
-    voided.hold.core.apply(&merge).unwrap();
+    voided.inner.core.apply(&merge).unwrap();
     tubes[0].set("ttl", HOUR).unwrap();
     let followed = TubeOptions::default().keep_finished(Retention::new().count(9));
     let followed = queue.create_tube("followed", followed).unwrap();

@@ -85,7 +85,7 @@ fn holds(view: &dyn View, (run, id): (Run, TaskId), throttle: Run) -> Result<boo
     }
     let Some(row) = row? else { return Ok(false) };
     let decoded = TakenRow::decode(&row);
-    Ok(decoded.is_none_or(|(_, (taken, _))| taken.head.slots().contains(&throttle)))
+    Ok(decoded.is_none_or(|(_, (taken, _))| taken.progress.slots().contains(&throttle)))
 }
 
 /// The highest run of a throttle, and of a slot that is still held of one that was removed.

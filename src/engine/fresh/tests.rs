@@ -47,7 +47,7 @@ impl View for Counted<'_> {
 
 /// The first fresh task by the kept border, and the first by the rows, with the reads for it.
 fn firsts(tube: &Tube) -> (Option<TaskId>, Option<TaskId>, usize) {
-    let state = tube.hold.core.state.lock();
+    let state = tube.inner.core.state.lock();
     let entry = state.tube(tube.number).unwrap();
     let id = |from: &[u8]| {
         let met = state.store.first(from, &entry.range(Tag::Fresh).end()).unwrap();

@@ -16,7 +16,7 @@ pub(super) fn begin_again(ctx: &mut OpContext<'_>, key: &Key) -> Mended {
     if row.is_some_and(|row| row.begun / DAY == u64::from(day)) {
         return Ok(None);
     }
-    ctx.draft.rows.days.push(DayEntry { tube: 0, run, day, item: DayItem::Begun });
+    ctx.decision.rows.days.push(DayEntry { tube: 0, run, day, item: DayItem::Begun });
     ctx.set(key::copy(key), DayRow::new(begins).encode())?;
     done("the row was made again")
 }

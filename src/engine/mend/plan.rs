@@ -133,7 +133,7 @@ impl RepairPlan {
             _ => self.note(line.clone()),
         }
         let Some(order) = fix.order() else { return Ok(()) };
-        if !may_have_turn(view, &fix)? {
+        if !may_be_head(view, &fix)? {
             return Ok(());
         }
         let last = self.fixes.last_key_value().map_or(0, |(last, _)| *last);
@@ -289,12 +289,12 @@ impl Planned {
         match &self.fix {
             Fix::Set(key, value) => {
                 keys.push(key::copy(key));
-                turns(view, (key, Some(value)), &mut keys)?;
+                heads(view, (key, Some(value)), &mut keys)?;
                 keys.extend(placed(key, value));
             }
             Fix::Remove(key) => {
                 keys.push(key::copy(key));
-                turns(view, (key, None), &mut keys)?;
+                heads(view, (key, None), &mut keys)?;
             }
             Fix::Task(_, key) | Fix::Fresh(_, key) | Fix::RollBack(key) => {
                 keys.push(key::copy(key))
@@ -352,11 +352,11 @@ fn placed(key: &Key, value: &Value) -> impl Iterator<Item = Key> + use<> {
     own.into_iter().flatten()
 }
 
-/// Whether it is no turn, or that of the first task in the line of its group. A task that stands
-/// before it and cannot be read may have the turn: that one is mended first.
-fn may_have_turn(view: &dyn View, fix: &Fix) -> Result<bool> {
-    let Fix::Set(turn, group) = fix else { return Ok(true) };
-    let range = Range::holding(turn).filter(|range| range.tag == Tag::Turn);
+/// Whether it is no head, or that of the first task in the line of its group. A task that stands
+/// before it and cannot be read may be the head: that one is mended first.
+fn may_be_head(view: &dyn View, fix: &Fix) -> Result<bool> {
+    let Fix::Set(head, group) = fix else { return Ok(true) };
+    let range = Range::holding(head).filter(|range| range.tag == Tag::OpenHead);
     let group = std::str::from_utf8(group).ok();
     let Some((run, group)) = range.and_then(|range| range.run).zip(group) else {
         return Ok(true);
@@ -364,22 +364,22 @@ fn may_have_turn(view: &dyn View, fix: &Fix) -> Result<bool> {
     let line = key::line_of(run, group);
     let first = view.first(&line, &key::end_of(&line))?;
     let first = first.and_then(|(met, _)| key::place_of(&met, line.len()).zip(key::id_of(&met)));
-    Ok(first.is_some_and(|(place, id)| key::turn(run, &place, id) == *turn))
+    Ok(first.is_some_and(|(place, id)| key::open_head(run, &place, id) == *head))
 }
 
-/// Who has the turn of a group follows from its count and from its line.
-fn turns(
+/// Which task is the head of a group follows from its count and from its line.
+fn heads(
     view: &dyn View,
-    (turn, value): (&Key, Option<&Value>),
+    (head, value): (&Key, Option<&Value>),
     keys: &mut Vec<Key>,
 ) -> Result<()> {
-    let is_turn = |range: &Range| matches!(range.tag, Tag::Turn | Tag::ClosedTurn);
-    let range = Range::holding(turn).filter(is_turn);
+    let is_head = |range: &Range| matches!(range.tag, Tag::OpenHead | Tag::ClosedHead);
+    let range = Range::holding(head).filter(is_head);
     let Some(run) = range.and_then(|range| range.run) else { return Ok(()) };
     // Its key ends with a rank and an id, of whatever length the rank is.
-    let gate = range.filter(|range| range.tag == Tag::ClosedTurn).and(key::gate_of(turn));
-    let prefix = gate.map_or(RUN_PREFIX, |gate| key::closed_turns(run, gate).len());
-    let row = view.row(turn)?.and_then(|(_, row)| row);
+    let gate = range.filter(|range| range.tag == Tag::ClosedHead).and(key::gate_of(head));
+    let prefix = gate.map_or(RUN_PREFIX, |gate| key::closed_heads(run, gate).len());
+    let row = view.row(head)?.and_then(|(_, row)| row);
     for group in [value, row.as_ref()].into_iter().flatten() {
         let Ok(group) = std::str::from_utf8(group) else { continue };
         if group.len() > usize::from(u8::MAX) {
@@ -387,12 +387,12 @@ fn turns(
         }
         let line = key::line_of(run, group);
         keys.push(key::group(run, group));
-        if let Some((place, id)) = key::place_of(turn, prefix).zip(key::id_of(turn)) {
-            keys.push(key::turn(run, &place, id));
+        if let Some((place, id)) = key::place_of(head, prefix).zip(key::id_of(head)) {
+            keys.push(key::open_head(run, &place, id));
             let task = key::line(run, group, &place, id);
             let own = sound(task_gates::at(view, &task))?.flatten().unwrap_or_default();
             let gates =
-                in_line(&own).chain(gate).map(|gate| key::closed_turn(run, gate, &place, id));
+                in_line(&own).chain(gate).map(|gate| key::closed_head(run, gate, &place, id));
             keys.extend(gates);
         }
         keys.extend(view.first(&line, &key::end_of(&line))?.map(|(first, _)| first));

@@ -25,12 +25,12 @@ pub(super) fn count(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Mended 
     let tube = &*ctx.tube(number)?;
     let Some((stored, mut state)) = find(ctx, tube, id)? else { return Ok(None) };
     let run = tube.run();
-    if let Some(stored) = state.head().history() {
+    if let Some(stored) = state.progress().history() {
         let counted = entries(ctx, (run, id), stored)?;
-        let _fits = state.head_mut().set_history(counted);
+        let _fits = state.progress_mut().set_history(counted);
     }
     let mut left = StoredReports::default();
-    for part in state.head().reports().parts() {
+    for part in state.progress().reports().parts() {
         let at = key::report(run, id, part);
         match ctx.row(&at)? {
             Some((_, Some(row))) if is_sound_report(part, &row) => left = left.with(part),
@@ -38,8 +38,8 @@ pub(super) fn count(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Mended 
             None => {}
         }
     }
-    let _fits = state.head_mut().set_reports(left);
-    tags::recover(ctx, run, id, state.head_mut())?;
+    let _fits = state.progress_mut().set_reports(left);
+    tags::recover(ctx, run, id, state.progress_mut())?;
     tags::write_again(ctx, tube, id)?;
     let task = stored.task(tube)?;
     let Some((key, value)) = state_rows::state_row(&task, &state) else { return Ok(None) };
@@ -78,9 +78,9 @@ fn entries(
     stored: StoredHistory,
 ) -> Result<StoredHistory> {
     if stored.next.saturating_sub(stored.first) > HISTORY_ENTRIES_MAX {
-        let mut head = TaskProgress::fresh(NEVER, NEVER);
-        history::recover(ctx, run, id, &mut head)?;
-        return Ok(head.history().unwrap_or_default());
+        let mut progress = TaskProgress::fresh(NEVER, NEVER);
+        history::recover(ctx, run, id, &mut progress)?;
+        return Ok(progress.history().unwrap_or_default());
     }
     let mut bytes = 0_u32;
     for number in stored.first..stored.next {
@@ -107,11 +107,11 @@ pub(super) fn edges(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Mended 
     let Some((stored, from)) = find(ctx, tube, id)? else { return Ok(None) };
     let (task, run) = (stored.task(tube)?, tube.run());
     let mut to = match from.clone() {
-        TaskState::Fresh(head) => TaskState::Ready(head),
+        TaskState::Fresh(progress) => TaskState::Ready(progress),
         state => state,
     };
-    edges::recover(ctx, run, id, to.head_mut())?;
-    let is_open = to.head().edges(Direction::Dependency).open > 0;
+    edges::recover(ctx, run, id, to.progress_mut())?;
+    let is_open = to.progress().edges(Direction::Dependency).open > 0;
     let (to, cause) = match &to {
         TaskState::Blocked(row) if !is_open => {
             (TaskState::released(row, ctx.now), Some(Cause::Unblock))
@@ -123,13 +123,13 @@ pub(super) fn edges(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Mended 
             // It has gone on without them.
             edges::begin_unlink(ctx, (run, id))?;
             let mut to = to;
-            let _fits = to.head_mut().set_edges(Direction::Dependency, EdgeCounts::default());
+            let _fits = to.progress_mut().set_edges(Direction::Dependency, EdgeCounts::default());
             (to, None)
         }
         _ => (to, None),
     };
     let leaves = matches!(to, TaskState::Taken(_) | TaskState::Done(_)) && is_open;
-    if cause.is_none() && !leaves && from.head() == to.head() {
+    if cause.is_none() && !leaves && from.progress() == to.progress() {
         return Ok(None);
     }
     match cause {

@@ -93,18 +93,18 @@ fn is_buried(ctx: &mut OpContext<'_>, tube: u32, at: &Key) -> Result<bool> {
     let repaired = ctx.repaired.clone();
     let done = attempt(ctx, &repaired, |ctx| row.decide(ctx).map(Some));
     let Some(((), decision)) = found(done)?.flatten() else { return Ok(false) };
-    ctx.draft.add_part(decision);
+    ctx.decision.add_part(decision);
     Ok(true)
 }
 
 /// What is known of the progress of a task without a sound row of its state.
 fn progress_left(ctx: &OpContext<'_>, (run, id): Owner) -> Result<TaskProgress> {
-    let mut head = TaskProgress::fresh(NEVER, NEVER);
-    history::recover(ctx, run, id, &mut head)?;
-    reports::recover(ctx, run, id, &mut head)?;
-    tags::recover(ctx, run, id, &mut head)?;
-    edges::recover(ctx, run, id, &mut head)?;
-    Ok(head)
+    let mut progress = TaskProgress::fresh(NEVER, NEVER);
+    history::recover(ctx, run, id, &mut progress)?;
+    reports::recover(ctx, run, id, &mut progress)?;
+    tags::recover(ctx, run, id, &mut progress)?;
+    edges::recover(ctx, run, id, &mut progress)?;
+    Ok(progress)
 }
 
 /// Buries a task that has only its own row.
@@ -116,15 +116,15 @@ fn bury_own(
 ) -> Mended {
     let Some(rank) = key::place_of(at, key::RUN_PREFIX) else { return Ok(None) };
     let home = Home { rank, is_fresh: tag == Tag::Fresh };
-    let head = progress_left(ctx, (tube.run(), id))?;
+    let progress = progress_left(ctx, (tube.run(), id))?;
     let own = ctx.row(at)?.and_then(|(_, row)| row);
     let row = own.as_deref().and_then(TaskRow::decode);
     let state = if row.is_some_and(|row| row.is_payload_dropped()) {
         // Only a task that was done is kept like this.
         let time = repair::ended(ctx, tube, id)?.unwrap_or(ctx.now.queue);
-        TaskState::Done(DoneRow { head, time, result: None, has_key_rows: true })
+        TaskState::Done(DoneRow { progress, time, result: None, has_key_rows: true })
     } else {
-        settle::buried(ctx, tube, head, &Reason::Undecodable(STATE_LOST.to_owned()))
+        settle::buried(ctx, tube, progress, &Reason::Undecodable(STATE_LOST.to_owned()))
     };
     write_state(ctx, tube, (id, home, rank), &state, LeftOver::default())
 }
@@ -137,26 +137,28 @@ fn restate(
     at: &Key,
 ) -> Mended {
     let position = sound(position::of(ctx, tube, id))?;
-    let standing = key::standing_place(tag, at).filter(|_| tag_has_place(tag));
-    let place = standing.or(position.as_ref().map(|row| row.place));
-    let rank = position.map(|row| row.home).or(standing);
+    let in_key = key::rank_in_state(tag, at).filter(|_| tag_has_place(tag));
+    let place = in_key.or(position.as_ref().map(|row| row.place));
+    let rank = position.map(|row| row.home).or(in_key);
     // Without its position row, nothing says where it was put.
     let plain = position::plain(tube, id);
     let (place, rank) = place.zip(rank).unwrap_or((plain, plain));
     let is_fresh = ctx.row(&key::task(tube.run(), &Home { rank, is_fresh: true }, id))?.is_some();
     let home = Home { rank, is_fresh };
-    let head = progress_left(ctx, (tube.run(), id))?;
+    let progress = progress_left(ctx, (tube.run(), id))?;
     let time = ctx.now.queue;
     let known = LeftOver { state: Some(state), ..LeftOver::default() };
     let state = match state {
-        State::Done => TaskState::Done(DoneRow { head, time, result: None, has_key_rows: true }),
+        State::Done => {
+            TaskState::Done(DoneRow { progress, time, result: None, has_key_rows: true })
+        }
         State::Buried if tag == Tag::Trashed => {
             let reason = Reason::Trashed(STATE_DAMAGED.to_owned());
-            TaskState::Trashed(BuriedRow { head, time, reason })
+            TaskState::Trashed(BuriedRow { progress, time, reason })
         }
         State::Ready | State::Delayed | State::Blocked | State::Taken | State::Buried => {
             let reason = Reason::Undecodable(STATE_DAMAGED.to_owned());
-            settle::buried(ctx, tube, head, &reason)
+            settle::buried(ctx, tube, progress, &reason)
         }
     };
     let key = match &state {
@@ -204,11 +206,11 @@ fn write_state(
             let is_moved = ctx.row(&key::moved(run, id))?.is_some();
             let kind = kinds::recover(ctx, tube, id)?;
             // Without its group it stands in the line of its gates.
-            let own = state.head().gates().map(str::to_owned);
+            let own = state.progress().gates().map(str::to_owned);
             let (group, gates) = task_gates::stand(tube, known.group.as_deref(), own.as_deref());
             let raw = repair::unknown_task(ctx, &found, (group, kind.as_deref()), is_moved);
             let row = TaskRow::decode(&raw).ok_or_else(|| damaged("task"))?;
-            task_gates::set(state.head_mut(), gates)?;
+            task_gates::set(state.progress_mut(), gates)?;
             (TaskRow { key: known.text.as_deref(), ..row }.encode(), Some(found))
         }
     };
@@ -266,7 +268,7 @@ pub(super) fn bring_back(ctx: &mut OpContext<'_>, number: u32, id: TaskId, keys:
         if matches!(tag, Tag::Key | Tag::KeyUncounted) {
             // The text of a key and the name of a group stand in the same way.
             known.text = key::group_of(key).map(str::to_owned);
-        } else if matches!(tag, Tag::Turn | Tag::ClosedTurn) {
+        } else if matches!(tag, Tag::OpenHead | Tag::ClosedHead) {
             let row = ctx.row(key)?.and_then(|(_, row)| row);
             let group = row.as_deref().and_then(|row| std::str::from_utf8(row).ok());
             known.group = group.filter(|group| group.len() < 256).map(str::to_owned);
@@ -288,8 +290,8 @@ pub(super) fn bring_back_in(
     let plain = position::plain(tube, id);
     let position = sound(position::of(ctx, tube, id))?;
     let PositionRow { home, place } = position.unwrap_or(PositionRow { home: plain, place: plain });
-    let head = progress_left(ctx, (tube.run(), id))?;
-    let state = settle::buried(ctx, tube, head, &Reason::Undecodable(reason));
+    let progress = progress_left(ctx, (tube.run(), id))?;
+    let state = settle::buried(ctx, tube, progress, &Reason::Undecodable(reason));
     let home = Home { rank: home, is_fresh: false };
     write_state(ctx, tube, (id, home, place), &state, known)
 }
@@ -311,12 +313,13 @@ fn remove_all(ctx: &mut OpContext<'_>, keys: &[Key]) -> Mended {
 pub(super) fn unfresh(ctx: &mut OpContext<'_>, number: u32, at: &Key) -> Mended {
     let tube = &*ctx.tube(number)?;
     let Some((_, Some(raw))) = ctx.row(at)? else { return Ok(None) };
-    let Some((stored, TaskState::Fresh(head))) = sound(stored::open(ctx, tube, at, &raw))? else {
+    let Some((stored, TaskState::Fresh(progress))) = sound(stored::open(ctx, tube, at, &raw))?
+    else {
         return Ok(None);
     };
     let apart = Home { is_fresh: false, ..stored.home };
     let task = TaskRef { home: apart, ..stored.task(tube)? };
-    let Some((key, value)) = state_rows::state_row(&task, &TaskState::Ready(head)) else {
+    let Some((key, value)) = state_rows::state_row(&task, &TaskState::Ready(progress)) else {
         return Ok(None);
     };
     ctx.remove(key::copy(at));
@@ -349,15 +352,15 @@ pub(super) fn give_back(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Men
 pub(super) fn set_aside(ctx: &mut OpContext<'_>, (number, id): (u32, TaskId), why: &str) -> Mended {
     let tube = &*ctx.tube(number)?;
     let Some((stored, state)) = find(ctx, tube, id)? else { return Ok(None) };
-    let head = match &state {
-        TaskState::Fresh(head) | TaskState::Ready(head) => head.clone(),
-        TaskState::Delayed(row) => row.head.clone(),
+    let progress = match &state {
+        TaskState::Fresh(progress) | TaskState::Ready(progress) => progress.clone(),
+        TaskState::Delayed(row) => row.progress.clone(),
         TaskState::Blocked(row) => TaskState::unblocked(row, ctx.now),
         _ => return Ok(None),
     };
     let task = stored.task(tube)?;
     let reason = Reason::Undecodable(why.to_owned());
-    let mut to = settle::buried(ctx, tube, head, &reason);
+    let mut to = settle::buried(ctx, tube, progress, &reason);
     let noted = history::note(ctx, &task, (&state, &mut to), Cause::Bury)?;
     transition::move_task(ctx, &task, &state, &to, Cause::Bury)?;
     noted.write(ctx);

@@ -65,9 +65,9 @@ impl PutTasks<'_> {
         ctx: &mut OpContext<'_>,
         (tube, id): (&TubeEntry, TaskId),
         extras: &Extras<'_>,
-        (standing, gates): (&TaskState, Option<&str>),
+        (state, gates): (&TaskState, Option<&str>),
     ) -> Result<(TaskState, bool)> {
-        let started = extras.start(ctx, tube, (standing, gates))?;
+        let started = extras.start(ctx, tube, (state, gates))?;
         task_gates::note(ctx, tube, (extras.line(), gates));
         kinds::add(ctx, tube, id, extras.labels().kind);
         if !extras.tags().is_empty() {

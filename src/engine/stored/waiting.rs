@@ -10,40 +10,40 @@ impl TaskState {
     /// changed: the time for which it has waited is added to its ttl.
     #[cold]
     pub(crate) fn unblocked(row: &BlockedRow, now: Now) -> TaskProgress {
-        let mut head = row.head.clone();
-        head.expires = head.expires.saturating_add(now.queue.saturating_sub(row.since));
-        head
+        let mut progress = row.progress.clone();
+        progress.expires = progress.expires.saturating_add(now.queue.saturating_sub(row.since));
+        progress
     }
 
     /// The state of a task that waits for no other one any more.
     #[cold]
     pub(crate) fn released(row: &BlockedRow, now: Now) -> Self {
-        let (head, due, wall) = (Self::unblocked(row, now), row.due, row.wall);
+        let (progress, due, wall) = (Self::unblocked(row, now), row.due, row.wall);
         let time = if wall { now.wall } else { now.queue };
         if due <= time {
-            return Self::Ready(head);
+            return Self::Ready(progress);
         }
-        Self::delayed(DelayedRow { head, due, wall, holds_group: false }, now)
+        Self::delayed(DelayedRow { progress, due, wall, holds_group: false }, now)
     }
 
     /// Ready, unless it waits for others.
-    pub(crate) fn ready_or_blocked(head: TaskProgress, now: Now) -> Self {
-        if head.extension.is_empty() || head.edges(Direction::Dependency).open == 0 {
-            return Self::Ready(head);
+    pub(crate) fn ready_or_blocked(progress: TaskProgress, now: Now) -> Self {
+        if progress.extension.is_empty() || progress.edges(Direction::Dependency).open == 0 {
+            return Self::Ready(progress);
         }
-        Self::Blocked(BlockedRow { head, since: now.queue, due: 0, wall: false })
+        Self::Blocked(BlockedRow { progress, since: now.queue, due: 0, wall: false })
     }
 
     /// The same state, in which it is delayed or ready, of a task that waits for others first.
     #[cold]
     pub(crate) fn blocked(self, now: Now) -> Self {
-        let (head, due, wall) = match &self {
+        let (progress, due, wall) = match &self {
             Self::Delayed(row) => (Self::undelayed(row, now), row.due, row.wall),
-            state => (state.head().clone(), 0, false),
+            state => (state.progress().clone(), 0, false),
         };
-        let mut row = BlockedRow { head, since: now.queue, due, wall };
+        let mut row = BlockedRow { progress, since: now.queue, due, wall };
         // It is ready since the end of its wait.
-        row.head.set_ready_since(None);
+        row.progress.set_ready_since(None);
         Self::Blocked(row)
     }
 }

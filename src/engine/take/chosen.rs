@@ -43,19 +43,19 @@ impl Op for Claim {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let tube = ctx.tube(self.tube)?;
         ensure_open(ctx, self.holder)?;
-        let (stored, standing) = lookup::find(ctx, &tube, self.id)?;
+        let (stored, state) = lookup::find(ctx, &tube, self.id)?;
         let task = stored.task(&tube)?;
-        let head = match &standing {
-            TaskState::Fresh(head) | TaskState::Ready(head) => head.clone(),
+        let progress = match &state {
+            TaskState::Fresh(progress) | TaskState::Ready(progress) => progress.clone(),
             TaskState::Delayed(row) => TaskState::undelayed(row, ctx.now),
             TaskState::Blocked(_) => {
                 return Err(refused(self.id, "it waits for other tasks".to_owned()));
             }
-            TaskState::Buried(row) if row.head.edges(Direction::Dependency).open > 0 => {
+            TaskState::Buried(row) if row.progress.edges(Direction::Dependency).open > 0 => {
                 return Err(refused(self.id, "it waits for other tasks, kick it".to_owned()));
             }
             TaskState::Buried(row) => {
-                keys::admits(ctx, &task, (&standing, State::Taken))?;
+                keys::admits(ctx, &task, (&state, State::Taken))?;
                 settle::kicked(ctx, &task, row)
             }
             TaskState::Taken(_) => return Err(refused(self.id, "it is taken".to_owned())),
@@ -65,13 +65,13 @@ impl Op for Claim {
             }
         };
         gates::enter(ctx, &tube, self.id, ctx.now)?;
-        if let Some(own) = task_gates::of(task.group, &head) {
+        if let Some(own) = task_gates::of(task.group, &progress) {
             lines::enter(ctx, own, self.id, ctx.now)?;
         }
         if let Some(group) = group_in(task.group) {
-            enter_group(ctx, &task, group, &standing)?;
+            enter_group(ctx, &task, group, &state)?;
         }
-        let handed = take_chosen(ctx, &task, (&standing, head), self.holder)?;
+        let handed = take_chosen(ctx, &task, (&state, progress), self.holder)?;
         slots::note_looks(ctx, &tube, 1);
         gates::count_taken(ctx, &tube, 1)?;
         Ok(handed)
@@ -110,10 +110,10 @@ impl Op for TakeGroup<'_> {
             return Ok(None);
         }
         let id = key::id_of(&first).ok_or_else(|| damaged("line"))?;
-        let (stored, standing) = lookup::find(ctx, &tube, id)?;
+        let (stored, state) = lookup::find(ctx, &tube, id)?;
         let task = stored.task(&tube)?;
-        let head = standing.head().clone();
-        let handed = take_chosen(ctx, &task, (&standing, head), self.holder)?;
+        let progress = state.progress().clone();
+        let handed = take_chosen(ctx, &task, (&state, progress), self.holder)?;
         slots::note_looks(ctx, &tube, 1);
         gates::count_taken(ctx, &tube, 1)?;
         Ok(Some(handed))
@@ -138,10 +138,10 @@ fn enter_group(
     ctx: &OpContext<'_>,
     task: &TaskRef<'_>,
     group: &str,
-    standing: &TaskState,
+    state: &TaskState,
 ) -> Result<()> {
     let (tube, most) = (task.tube, task.tube.row.most_in_flight(group));
-    let own = state_rows::in_flight(Some(standing)).unsigned_abs();
+    let own = state_rows::in_flight(Some(state)).unsigned_abs();
     if groups::in_flight(ctx, tube, group)?.saturating_sub(own) >= most {
         return Err(refused(
             task.id,

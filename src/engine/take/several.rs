@@ -104,7 +104,7 @@ impl Op for TakeFrom {
             slots::note_looks(ctx, open.tube, open.taken);
             gates::count_taken(ctx, open.tube, open.taken)?;
         }
-        let is_cut = search.budget.turns == 0;
+        let is_cut = search.budget.heads == 0;
         taken.more = taken.tasks.len() < most && (is_cut || search.turns.has_next());
         ctx.effects().looked = Some(Box::new(search.turns.seen()));
         Ok(taken)
@@ -135,11 +135,11 @@ impl<'a> Search<'a> {
     /// The next task, and the turn of its tube; `None` if there is none, or after too many looks.
     fn next(&mut self, ctx: &mut OpContext<'a>) -> Result<Option<(TubeTurn, Candidate)>> {
         while self.looks < LOOKS_OF_STEP
-            && self.budget.turns > 0
+            && self.budget.heads > 0
             && let Some(turn) = self.turns.next_turn()
         {
             let Some(best) = self.best_of(ctx, turn.tube)? else {
-                if self.budget.turns == 0 {
+                if self.budget.heads == 0 {
                     // There may be more behind the gates of its tasks.
                     self.turns.put_back(turn);
                     break;
@@ -199,7 +199,7 @@ impl<'a> Search<'a> {
                 self.open.insert(number, Open { tube, lanes, found: None, most, taken: 0 });
             }
             // The take goes on.
-            None if self.budget.turns == 0 => {}
+            None if self.budget.heads == 0 => {}
             None => slots::note_unused(ctx, tube),
         }
         Ok(best)

@@ -77,9 +77,9 @@ impl<'a> Transition<'a> {
                 Some((row.reason.failure_group().unwrap_or_default(), row.reason.text()))
             }
             to if cause == Cause::Retry => {
-                let head = to.head();
-                let group = head.failure().map(|failure| failure.group).unwrap_or_default();
-                Some((group, &head.last_error))
+                let progress = to.progress();
+                let group = progress.failure().map(|failure| failure.group).unwrap_or_default();
+                Some((group, &progress.last_error))
             }
             _ => None,
         }

@@ -19,7 +19,7 @@ impl Transition<'_> {
     /// What follows from the end of a task that its tube keeps, or sets aside.
     #[cold]
     pub(super) fn end(&self, ctx: &mut OpContext<'_>) -> Result<()> {
-        if let Some(to) = self.to.filter(|to| !to.head().extension.is_empty())
+        if let Some(to) = self.to.filter(|to| !to.progress().extension.is_empty())
             && self.from.map(discriminant) != self.to.map(discriminant)
         {
             edges::end(ctx, self.task, to)?;
@@ -131,18 +131,18 @@ impl Trim {
                 Err(error) if error.is_not_found() => continue,
                 found => sound(found)?,
             };
-            let Some((stored, standing)) = found else {
+            let Some((stored, state)) = found else {
                 damaged += 1;
                 continue;
             };
-            if retention::tag_of(&standing) != Some(tag) {
+            if retention::tag_of(&state) != Some(tag) {
                 continue;
             }
             match stored.task(tube) {
                 // One for which calls wait goes with a later end.
                 Ok(_) if ctx.is_sweep_long() && ctx.known.is_awaited(id) => {}
                 Ok(task) => {
-                    retire(ctx, &task, &standing)?;
+                    retire(ctx, &task, &state)?;
                     self.is_any = true;
                 }
                 Err(_) => damaged += 1,

@@ -84,7 +84,7 @@ tags! {
     Line = 0x13, Run, Some(State::Ready);
     /// run, priority, order, id → group: the first of the line of a group that may be taken from,
     /// unless it stands behind a gate
-    Turn = 0x14, Run, None;
+    OpenHead = 0x14, Run, None;
     /// run, group → how many of the group are in flight
     Group = 0x15, Run, None;
     /// run, id → `DelayedRow`
@@ -98,7 +98,7 @@ tags! {
     /// run, key text, id → nothing
     Key = 0x1a, Run, None;
     /// run, consumer, id → nothing: a lease of a named consumer
-    Held = 0x1b, Run, None;
+    OwnerLease = 0x1b, Run, None;
     /// run, time, id → nothing: a buried task by the time of its bury
     BuriedTime = 0x1c, Run, None;
     /// run, failure group, time, id → nothing: a buried task that failed
@@ -189,9 +189,9 @@ tags! {
     /// run of the throttle, id, tube number → nothing: a taken task that holds a slot of a throttle
     Slot = 0x46, Throttle, None;
     /// run, gate, priority, order, id → line or group: the first of a line of tasks with gates of
-    /// their own, or of a group, which stands here instead of among the turns, as this gate of it
+    /// their own, or of a group, which stands here instead of among the heads, as this gate of it
     /// was met closed
-    ClosedTurn = 0x47, Run, None;
+    ClosedHead = 0x47, Run, None;
 }
 
 /// To what the rows of a tag belong.

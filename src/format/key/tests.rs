@@ -71,7 +71,7 @@ fn golden_keys() {
         (report(Run(Run::TEMPORARY), id, ReportPart::Checkpoint), "2e0000000000000a0b02"),
         (ready(RUN, &at, id), "12010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
         (line(RUN, "g", &at, id), "130102030401677fffffffffffffff8000000000000a0b0000000000000a0b"),
-        (turn(RUN, &at, id), "14010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
+        (open_head(RUN, &at, id), "14010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
         (group(RUN, "g"), "15010203040167"),
         (delayed(RUN, id), "16010203040000000000000a0b"),
         (taken(RUN, id), "17010203040000000000000a0b"),
@@ -88,7 +88,7 @@ fn golden_keys() {
             "11010203047fffffffffffffff8000000000000a0b0000000000000a0b"
         }),
         (task(RUN, &home(false), id), "1e010203047fffffffffffffff8000000000000a0b0000000000000a0b"),
-        (held(RUN, 9, id), "1b01020304000000090000000000000a0b"),
+        (owner_lease(RUN, 9, id), "1b01020304000000090000000000000a0b"),
         (buried_time(RUN, 5, id), "1c0102030400000000000000050000000000000a0b"),
         (buried_group(RUN, "g", 5, id), { "1d0102030400016700000000000000050000000000000a0b" }),
     ];

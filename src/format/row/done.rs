@@ -7,7 +7,7 @@ use crate::format::row::state::Away;
 /// A finished task that its tube keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DoneRow {
-    pub(crate) head: TaskProgress,
+    pub(crate) progress: TaskProgress,
     /// Queue time of its end.
     pub(crate) time: u64,
     pub(crate) result: Option<Box<[u8]>>,
@@ -30,7 +30,7 @@ impl DoneRow {
             row.u16(result.len() as u16).bytes(result);
         }
         away.pack(&mut row);
-        self.head.end_row(row, home)
+        self.progress.end_row(row, home)
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<(Away<'_>, Homed<Self>)> {
@@ -44,7 +44,7 @@ impl DoneRow {
             None
         };
         let away = Away::unpack(flags, bytes, &mut rest)?;
-        let (head, home) = TaskProgress::decode(rest.rest())?;
-        Some((away, (Self { head, time, result, has_key_rows }, home)))
+        let (progress, home) = TaskProgress::decode(rest.rest())?;
+        Some((away, (Self { progress, time, result, has_key_rows }, home)))
     }
 }

@@ -203,7 +203,7 @@ fn length(micros: u64) -> Duration {
 }
 
 impl TaskProgress {
-    /// The head of a task that has only been put.
+    /// The progress of a task that has only been put.
     pub(crate) const fn fresh(expires: u64, ttr: u64) -> Self {
         Self {
             deliveries: 0,
@@ -259,31 +259,31 @@ impl TaskProgress {
     }
 
     fn decode_fields(mut row: Unpacker<'_>) -> Option<Homed<Self>> {
-        let mut head = Self::fresh(NEVER, NEVER);
+        let mut progress = Self::fresh(NEVER, NEVER);
         let flags = row.u8().filter(|flags| *flags != 0)?;
         let [counted, expires, ttr, failed, moved, is_placed, _, is_fresh] = bits(flags);
         if counted {
             let mut counts = row.part(16)?;
-            (head.deliveries, head.attempts) = (counts.u32()?, counts.u32()?);
-            (head.releases, head.buries) = (counts.u32()?, counts.u32()?);
+            (progress.deliveries, progress.attempts) = (counts.u32()?, counts.u32()?);
+            (progress.releases, progress.buries) = (counts.u32()?, counts.u32()?);
         }
         if expires {
-            head.expires = row.u64()?;
+            progress.expires = row.u64()?;
         }
         if ttr {
-            head.ttr = row.u64()?;
+            progress.ttr = row.u64()?;
         }
         if failed {
-            head.last_error = row.text()?.to_owned();
+            progress.last_error = row.text()?.to_owned();
         }
         let rank = if moved { Some(unpack_place(&mut row, is_placed)?) } else { None };
         let home = StoredHome { rank, is_fresh };
-        head.extension = Extension::of_rest(row)?;
-        if !head.extension.is_empty() && !head.has_sound_fields() {
+        progress.extension = Extension::of_rest(row)?;
+        if !progress.extension.is_empty() && !progress.has_sound_fields() {
             return None;
         }
         // A field that says what an absent one says was not written by this code.
-        (head.flags(&home) == flags).then_some((head, home))
+        (progress.flags(&home) == flags).then_some((progress, home))
     }
 
     /// How often it is tried, and after which waits, where that is not as in its tube.

@@ -56,7 +56,7 @@ impl<'a> Away<'a> {
 /// A taken task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TakenRow {
-    pub(crate) head: TaskProgress,
+    pub(crate) progress: TaskProgress,
     pub(crate) token: u64,
     /// The named consumer, or 0.
     pub(crate) holder: u32,
@@ -88,13 +88,13 @@ impl TakenRow {
             row.u64(self.deadline);
         }
         away.pack(&mut row);
-        self.head.end_row(row, home)
+        self.progress.end_row(row, home)
     }
 
     /// Whether its ttr has passed and its grace has not.
     #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
-        self.head.lapsed() != NEVER
+        self.progress.lapsed() != NEVER
     }
 
     #[inline(always)]
@@ -106,15 +106,15 @@ impl TakenRow {
         let holder = if flags & 1 != 0 { rest.u32().filter(|holder| *holder != 0)? } else { 0 };
         let deadline = if flags & 2 != 0 { rest.u64().filter(|it| *it != NEVER)? } else { NEVER };
         let away = Away::unpack(flags, bytes, &mut rest)?;
-        let (head, home) = TaskProgress::decode(rest.rest())?;
-        Some((away, (Self { head, token, holder, since, deadline }, home)))
+        let (progress, home) = TaskProgress::decode(rest.rest())?;
+        Some((away, (Self { progress, token, holder, since, deadline }, home)))
     }
 }
 
 /// A task that waits for its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DelayedRow {
-    pub(crate) head: TaskProgress,
+    pub(crate) progress: TaskProgress,
     /// Queue or wall time at which it is ready.
     pub(crate) due: u64,
     pub(crate) wall: bool,
@@ -132,23 +132,23 @@ impl DelayedRow {
         row.u8(away.flags([self.wall, self.holds_group]));
         row.u64(self.due).u32(away.bytes);
         away.pack(&mut row);
-        self.head.end_row(row, home)
+        self.progress.end_row(row, home)
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<(Away<'_>, Homed<Self>)> {
         let mut rest = Unpacker::new(row);
         let (flags, due, bytes) = (rest.u8()?, rest.u64()?, rest.u32()?);
         let away = Away::unpack(flags, bytes, &mut rest)?;
-        let (head, home) = TaskProgress::decode(rest.rest())?;
+        let (progress, home) = TaskProgress::decode(rest.rest())?;
         let [wall, holds_group, ..] = bits(flags);
-        Some((away, (Self { head, due, wall, holds_group }, home)))
+        Some((away, (Self { progress, due, wall, holds_group }, home)))
     }
 }
 
 /// A task that waits for others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockedRow {
-    pub(crate) head: TaskProgress,
+    pub(crate) progress: TaskProgress,
     /// Queue time since when it waits. Its ttl does not run until it waits no more.
     pub(crate) since: u64,
     /// Queue or wall time before which it is not ready; [`NEVER`] without an end, 0 is none.
@@ -165,7 +165,7 @@ impl BlockedRow {
             row.u64(self.due);
         }
         away.pack(&mut row);
-        self.head.end_row(row, home)
+        self.progress.end_row(row, home)
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<(Away<'_>, Homed<Self>)> {
@@ -177,15 +177,15 @@ impl BlockedRow {
             return None;
         }
         let away = Away::unpack(flags, bytes, &mut rest)?;
-        let (head, home) = TaskProgress::decode(rest.rest())?;
-        Some((away, (Self { head, since, due, wall }, home)))
+        let (progress, home) = TaskProgress::decode(rest.rest())?;
+        Some((away, (Self { progress, since, due, wall }, home)))
     }
 }
 
 /// A task that was set aside, or put into the trash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BuriedRow {
-    pub(crate) head: TaskProgress,
+    pub(crate) progress: TaskProgress,
     /// Queue time of the bury.
     pub(crate) time: u64,
     pub(crate) reason: Reason,
@@ -200,7 +200,7 @@ impl BuriedRow {
     /// Whether it came to its failure group by a version that counts the tasks of groups: each
     /// such version notes the failure, or writes the group of an exhausted task.
     pub(crate) fn is_of_counted_group(&self) -> bool {
-        matches!(self.reason, Reason::Exhausted { .. }) || self.head.failure().is_some()
+        matches!(self.reason, Reason::Exhausted { .. }) || self.progress.failure().is_some()
     }
 
     pub(crate) fn encode(&self, home: &StoredHome) -> Value {
@@ -214,7 +214,7 @@ impl BuriedRow {
             Reason::Exhausted { group, message } => row.u8(5).text(group).text(message),
             Reason::Trashed(text) => row.u8(6).text(text),
         };
-        self.head.end_row(row, home)
+        self.progress.end_row(row, home)
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Homed<Self>> {
@@ -232,7 +232,7 @@ impl BuriedRow {
             6 => Reason::Trashed(text),
             _ => return None,
         };
-        let (head, home) = TaskProgress::decode(rest.rest())?;
-        Some((Self { head, time, reason }, home))
+        let (progress, home) = TaskProgress::decode(rest.rest())?;
+        Some((Self { progress, time, reason }, home))
     }
 }

@@ -52,21 +52,21 @@ pub(crate) enum PayloadPlace<'a> {
     /// At the end of the task's row.
     Inline(&'a [u8]),
     /// In rows of their own, `Tag::Piece`.
-    Apart(Pieces),
+    Separate(Pieces),
 }
 
 impl PayloadPlace<'_> {
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Inline(payload) => payload.len() as u64,
-            Self::Apart(pieces) => u64::from(pieces.bytes),
+            Self::Separate(pieces) => u64::from(pieces.bytes),
         }
     }
 
     pub(crate) fn pieces(&self) -> Option<Pieces> {
         match self {
             Self::Inline(_) => None,
-            Self::Apart(pieces) => Some(*pieces),
+            Self::Separate(pieces) => Some(*pieces),
         }
     }
 }
@@ -335,7 +335,7 @@ impl<'a> TaskRow<'a> {
         row.bytes(self.extension);
         match self.payload {
             PayloadPlace::Inline(payload) => drop(row.bytes(payload)),
-            PayloadPlace::Apart(pieces) => pieces.pack(&mut row),
+            PayloadPlace::Separate(pieces) => pieces.pack(&mut row),
         }
         row.done()
     }
@@ -351,7 +351,7 @@ impl<'a> TaskRow<'a> {
         let key = if keyed { Some(row.short()?) } else { None };
         let extension = if is_extended { section(&mut row)? } else { &[] };
         let payload = match is_apart {
-            true => PayloadPlace::Apart(Pieces::unpack(&mut row)?),
+            true => PayloadPlace::Separate(Pieces::unpack(&mut row)?),
             false => PayloadPlace::Inline(row.take_rest()),
         };
         row.end(Self { created, codec, version, times, group, key, extension, payload })

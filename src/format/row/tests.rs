@@ -21,7 +21,7 @@ fn hex(row: &[u8]) -> String {
     })
 }
 
-fn head() -> TaskProgress {
+fn progress() -> TaskProgress {
     TaskProgress {
         deliveries: 3,
         attempts: 2,
@@ -81,7 +81,7 @@ fn golden_extensions() {
     let task =
         TaskRow { created, codec, version, times: None, group, key, extension: SECTION, payload };
     let fresh = TaskProgress { extension: extension(), ..TaskProgress::fresh(NEVER, NEVER) };
-    let delayed = DelayedRow { head: fresh.clone(), due: 9, wall: false, holds_group: false };
+    let delayed = DelayedRow { progress: fresh.clone(), due: 9, wall: false, holds_group: false };
     let golden = [
         (counters.encode(), format!("000000010000000200000003{section}")),
         (work.encode(), format!("000000010000000000000002{section}")),
@@ -133,7 +133,7 @@ fn golden_rows() {
     let (at, back) = (|order| Rank { priority: -1, order }, Order::back);
     let placed = Rank { priority: 0, order: Order::placed(b"ab").unwrap() };
     let moved = PositionRow { home: at(back(7)), place: at(back(8)) };
-    let payload = PayloadPlace::Apart(Pieces { bytes: 6, generation: 7, hash: 8 });
+    let payload = PayloadPlace::Separate(Pieces { bytes: 6, generation: 7, hash: 8 });
     let apart = TaskRow { times: None, group: None, key: None, payload, ..task };
     let mut options = TubeOptions::new(TubeKind::LimFifoTtl).capacity(9).priority(-2);
     options = options.ttl(Duration::from_secs(1)).ttl_spares_buried(true);
@@ -149,9 +149,9 @@ fn golden_rows() {
         pending: PendingOptions::default(),
         extension: Extension::default(),
     };
-    let taken = TakenRow { head: head(), token: 7, holder: 8, since: 9, deadline: NEVER };
-    let delayed = DelayedRow { head: head(), due: 9, wall: true, holds_group: true };
-    let bury = |reason| BuriedRow { head: head(), time: 9, reason };
+    let taken = TakenRow { progress: progress(), token: 7, holder: 8, since: 9, deadline: NEVER };
+    let delayed = DelayedRow { progress: progress(), due: 9, wall: true, holds_group: true };
+    let bury = |reason| BuriedRow { progress: progress(), time: 9, reason };
     let failed = Reason::Failed { group: "g".into(), message: "m".into() };
     let exhausted = |group: &str| Reason::Exhausted { group: group.into(), message: "x".into() };
     let extension = Extension::default();
@@ -190,7 +190,7 @@ fn golden_rows() {
         }),
         (TaskProgress::fresh(NEVER, NEVER).encode(&HERE), String::new()),
         (TaskProgress::fresh(NEVER, 6).encode(&HERE), "040000000000000006".into()),
-        (head().encode(&HERE), HEAD.into()),
+        (progress().encode(&HERE), HEAD.into()),
         (TaskProgress::fresh(NEVER, NEVER).encode(&at_home(moved.home)), {
             "10ffffffffffffffff8000000000000007".into()
         }),
@@ -252,7 +252,8 @@ fn golden_flags() {
     let fresh = TaskProgress::fresh(NEVER, NEVER);
     let counted = TaskProgress { buries: 1, ..fresh.clone() };
     let failed = TaskProgress { last_error: "e".into(), ..fresh.clone() };
-    let delayed = |wall, holds_group| DelayedRow { head: fresh.clone(), due: 9, wall, holds_group };
+    let delayed =
+        |wall, holds_group| DelayedRow { progress: fresh.clone(), due: 9, wall, holds_group };
     let due = |away: Away<'_>| delayed(false, false).encode(&away, &HERE);
     let place = Rank { priority: 2, order: Order::back(1) };
     let pieces = Pieces { bytes: 9, generation: 1, hash: 2 };
@@ -263,7 +264,7 @@ fn golden_flags() {
         (TaskRow { times: Some(Times { expires: NEVER, ttr: 5 }), ..task }.encode(), {
             format!("10{bare}ffffffffffffffff0000000000000005")
         }),
-        (TaskRow { payload: PayloadPlace::Apart(pieces), ..task }.encode(), {
+        (TaskRow { payload: PayloadPlace::Separate(pieces), ..task }.encode(), {
             format!("04{bare}0000000000000009000000010000000000000002")
         }),
         (counted.encode(&HERE), "0100000000000000000000000000000001".into()),
@@ -372,9 +373,9 @@ fn golden_retry_terms() {
     ];
     let fresh = TaskProgress::fresh(NEVER, NEVER);
     for (terms, bytes) in golden {
-        let mut head = fresh.clone();
-        assert!(head.set_retry_terms(&terms));
-        let row = head.encode(&HERE);
+        let mut progress = fresh.clone();
+        assert!(progress.set_retry_terms(&terms));
+        let row = progress.encode(&HERE);
         assert_eq!(hex(&row), bytes.replace(' ', ""));
         probe(&row);
         assert_eq!(TaskProgress::decode(&row).unwrap().0.retry_terms(), terms);
@@ -384,16 +385,16 @@ fn golden_retry_terms() {
             wrong[at] = flags;
             assert_eq!(TaskProgress::decode(&wrong), None, "{flags}");
         }
-        assert!(head.set_retry_terms(&RetryTerms::default()));
-        assert_eq!(head, fresh);
+        assert!(progress.set_retry_terms(&RetryTerms::default()));
+        assert_eq!(progress, fresh);
     }
 }
 
 #[test]
 fn golden_stalled() {
-    let mut head = TaskProgress::fresh(NEVER, NEVER);
-    assert!(head.stall(6));
-    let stalled = TakenRow { head, token: 7, holder: 0, since: 8, deadline: 9 };
+    let mut progress = TaskProgress::fresh(NEVER, NEVER);
+    assert!(progress.stall(6));
+    let stalled = TakenRow { progress, token: 7, holder: 0, since: 8, deadline: 9 };
     let row = stalled.encode(&PLAIN, &HERE);
     let field = "40000c000300080000000000000006";
     let taken = "02000000000000000700000000000000080000000a0000000000000009";
@@ -407,11 +408,11 @@ fn golden_stalled() {
     let mut short = row[..row.len() - 1].to_vec();
     (short[at - 5], short[at - 1]) = (11, 7);
     assert_eq!(TakenRow::decode(&short), None);
-    let mut full = TaskProgress { extension: extension(), ..stalled.head.clone() };
+    let mut full = TaskProgress { extension: extension(), ..stalled.progress.clone() };
     assert!(full.stall(6));
-    let row = TakenRow { head: full, ..stalled }.encode(&PLAIN, &HERE);
+    let row = TakenRow { progress: full, ..stalled }.encode(&PLAIN, &HERE);
     probe(&row);
-    assert_eq!(TakenRow::decode(&row).unwrap().1.0.head.lapsed(), 6);
+    assert_eq!(TakenRow::decode(&row).unwrap().1.0.progress.lapsed(), 6);
 }
 
 #[test]
@@ -424,14 +425,14 @@ fn golden_ranks_ahead() {
             "0000000000000000".to_owned() + eight
         }),
     ] {
-        let (mut head, own) = (fresh.clone(), Rank { priority: 2, order });
-        assert!(head.set_own_rank(&own));
-        let row = head.encode(&HERE);
+        let (mut progress, own) = (fresh.clone(), Rank { priority: 2, order });
+        assert!(progress.set_own_rank(&own));
+        let row = progress.encode(&HERE);
         assert_eq!(hex(&row), field.replace(' ', ""));
         probe(&row);
         assert_eq!(TaskProgress::decode(&row[..row.len() - 1]), None);
-        assert_eq!((head.own_rank(), head.take_own_rank()), (Some(own), Some(own)));
-        assert_eq!(head, fresh);
+        assert_eq!((progress.own_rank(), progress.take_own_rank()), (Some(own), Some(own)));
+        assert_eq!(progress, fresh);
         let first = own.ahead(8);
         assert_eq!((first.priority, hex(first.order.as_bytes())), (i64::MIN, ahead));
     }
@@ -545,7 +546,7 @@ fn what_is_pending_is_a_field() {
 
 #[test]
 fn no_cut_of_a_row_decodes_as_another() {
-    let delayed = DelayedRow { head: head(), due: 9, wall: false, holds_group: false };
+    let delayed = DelayedRow { progress: progress(), due: 9, wall: false, holds_group: false };
     let row = delayed.encode(&PLAIN, &HERE);
     // At its end a row may have no progress section.
     let bare = row.len() - HEAD.len() / 2;
@@ -561,14 +562,14 @@ fn no_cut_of_a_row_decodes_as_another() {
 #[test]
 fn golden_edges() {
     let fresh = TaskProgress::fresh(NEVER, NEVER);
-    let blocked = BlockedRow { head: fresh.clone(), since: 9, due: 0, wall: false };
+    let blocked = BlockedRow { progress: fresh.clone(), since: 9, due: 0, wall: false };
     let timed = BlockedRow { due: 7, ..blocked.clone() };
     let by_wall = BlockedRow { wall: true, ..timed.clone() };
     let mut linked = blocked.clone();
     let counts = EdgeCounts { open: 2, met: 3 };
-    assert!(linked.head.set_edges(Direction::Dependency, counts));
-    assert!(linked.head.set_edges(Direction::Dependent, EdgeCounts { open: 0, met: 1 }));
-    assert!(linked.head.set_edges(Direction::Dependent, EdgeCounts::default()));
+    assert!(linked.progress.set_edges(Direction::Dependency, counts));
+    assert!(linked.progress.set_edges(Direction::Dependent, EdgeCounts { open: 0, met: 1 }));
+    assert!(linked.progress.set_edges(Direction::Dependent, EdgeCounts::default()));
     let rows = [
         (&blocked, "00 0000000000000009 0000000a"),
         (&timed, "02 0000000000000009 0000000a 0000000000000007"),

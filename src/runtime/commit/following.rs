@@ -11,14 +11,14 @@ impl EngineState {
     #[cold]
     pub(super) fn follow_at_once(&mut self, attempt: &mut Attempt<'_>) -> Result<bool, Undone> {
         let is_left = attempt.call.leaves_ends || self.store.is_full();
-        if is_left || self.draft.effects.edges.is_none() {
+        if is_left || self.decision.effects.edges.is_none() {
             return Ok(false);
         }
         let (view, known) = (&self.store, &self.derived);
-        let (numbers, draft) = (&mut self.numbers, &mut self.draft);
+        let (numbers, decision) = (&mut self.numbers, &mut self.decision);
         let (wants, now) = (attempt.env.hub.wants(), attempt.now);
         let repaired = &attempt.call.repaired;
-        let mut ctx = OpContext { view, known, numbers, draft, wants, repaired, now };
+        let mut ctx = OpContext { view, known, numbers, decision, wants, repaired, now };
         if let Ok(grows) = follow_at_once(&mut ctx) {
             return Ok(grows);
         }

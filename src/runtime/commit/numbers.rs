@@ -13,8 +13,8 @@ impl EngineState {
     /// Whether the op's numbers are reserved. Reserves the next block early, so that it is synced
     /// before it is needed.
     #[inline]
-    pub(super) fn has_numbers(&mut self, need: Numbers, gate: &GroupCommit) -> bool {
-        if self.reserved != self.numbers.end && gate.is_synced(self.reserved_at) {
+    pub(super) fn has_numbers(&mut self, need: Numbers, group_commit: &GroupCommit) -> bool {
+        if self.reserved != self.numbers.end && group_commit.is_synced(self.reserved_at) {
             self.numbers.end = self.reserved;
         }
         let left = self.numbers.left();
@@ -37,12 +37,12 @@ impl EngineState {
     /// Makes sure that there are numbers for an op inside a transaction, where nothing can be
     /// written: the reservation must be on the disk before, so it is synced here. It reserves so
     /// many that the journal's spare space for a reservation is needed only once.
-    pub(crate) fn draw(&mut self, need: Numbers, gate: &GroupCommit) -> Result<()> {
+    pub(crate) fn draw(&mut self, need: Numbers, group_commit: &GroupCommit) -> Result<()> {
         if self.numbers.left().covers(need) {
             return Ok(());
         }
         match self.reserve(need.plus(Numbers::both(TRANSACTION_NUMBERS))) {
-            Ok(mark) => gate.wait(mark)?,
+            Ok(mark) => group_commit.wait(mark)?,
             Err(Undone::Refused(error)) => return Err(error),
             Err(_) => {
                 return Err(Error::new(ErrorKind::Full)

@@ -41,22 +41,22 @@ fn a_reservation_that_was_not_written_gives_no_numbers() {
     let home = tempfile::tempdir().unwrap();
     let opened = opened(&home.path().join("q"));
     let clock = ManualClock::new();
-    let gate = GroupCommit::new(opened.store.journal(), opened.store.health.clone());
+    let group_commit = GroupCommit::new(opened.store.journal(), opened.store.health.clone());
     let mut state = EngineState::new(opened);
     let hub = Hub::default();
-    let env = CommitEnv { clock: &clock, hub: &hub, gate: &gate };
+    let env = CommitEnv { clock: &clock, hub: &hub, group_commit: &group_commit };
     while state.store.note(MetaDelta::default()).is_ok() {}
     state.numbers.next.ids = state.numbers.end.ids;
     let batch = Numbers::of_ids(NUMBER_BLOCK);
     assert!(matches!(state.reserve(batch), Err(Undone::TryAfter(Need::JournalSpace))));
-    gate.flush().unwrap();
-    assert!(!state.has_numbers(Numbers::of_ids(1), env.gate), "no record reserves them");
-    assert!(state.has_numbers(Numbers::of_tokens(1), env.gate));
+    group_commit.flush().unwrap();
+    assert!(!state.has_numbers(Numbers::of_ids(1), env.group_commit), "no record reserves them");
+    assert!(state.has_numbers(Numbers::of_tokens(1), env.group_commit));
     state.store.checkpoint().unwrap();
     let Ok(mark) = state.reserve(batch) else { panic!("there is space after a checkpoint") };
-    assert!(!state.has_numbers(batch, env.gate), "it is not synced yet");
-    gate.wait(mark).unwrap();
-    assert!(state.has_numbers(batch, env.gate));
+    assert!(!state.has_numbers(batch, env.group_commit), "it is not synced yet");
+    group_commit.wait(mark).unwrap();
+    assert!(state.has_numbers(batch, env.group_commit));
 }
 
 /// An op inside a transaction gets its numbers while the ring has no space for rows: what is kept
@@ -65,7 +65,7 @@ fn a_reservation_that_was_not_written_gives_no_numbers() {
 fn numbers_are_drawn_while_the_ring_is_full() {
     let home = tempfile::tempdir().unwrap();
     let opened = opened(&home.path().join("q"));
-    let gate = GroupCommit::new(opened.store.journal(), opened.store.health.clone());
+    let group_commit = GroupCommit::new(opened.store.journal(), opened.store.health.clone());
     let mut state = EngineState::new(opened);
     let append = |state: &mut EngineState, name: &str, op: RowOp, adds: bool| {
         let mut writes = WriteSet::default();
@@ -84,16 +84,16 @@ fn numbers_are_drawn_while_the_ring_is_full() {
     append(&mut state, "1", RowOp::Remove, false).unwrap();
     let need = Numbers::of_ids(2 * NUMBER_BLOCK);
     assert!(!state.numbers.left().covers(need));
-    state.draw(need, &gate).unwrap();
+    state.draw(need, &group_commit).unwrap();
     assert!(state.numbers.left().covers(need));
     while state.store.note(MetaDelta::default()).is_ok() {}
     let more = need.plus(Numbers::both(4 * TRANSACTION_NUMBERS));
-    let error = state.draw(more, &gate).unwrap_err();
+    let error = state.draw(more, &group_commit).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Full);
     assert!(error.to_string().contains("commit the transaction first"), "{error}");
     assert!(state.numbers.left().covers(need) && !state.numbers.left().covers(more));
     state.store.checkpoint().unwrap();
-    state.draw(more, &gate).unwrap();
+    state.draw(more, &group_commit).unwrap();
     assert!(state.numbers.left().covers(more));
 }
 
@@ -103,10 +103,10 @@ fn an_ack_goes_before_a_put_that_waits_for_the_ring() {
     let home = tempfile::tempdir().unwrap();
     let opened = opened(&home.path().join("q"));
     let clock = ManualClock::new();
-    let gate = GroupCommit::new(opened.store.journal(), opened.store.health.clone());
+    let group_commit = GroupCommit::new(opened.store.journal(), opened.store.health.clone());
     let mut state = EngineState::new(opened);
     let hub = Hub::default();
-    let env = CommitEnv { clock: &clock, hub: &hub, gate: &gate };
+    let env = CommitEnv { clock: &clock, hub: &hub, group_commit: &group_commit };
     let options = TubeOptions::default();
     let create = Create { name: "t", options: &options, exists: Exists::Refuse };
     let tube = done(&mut state, &env, &create).unwrap().number;
@@ -139,7 +139,7 @@ fn done<O: Op>(state: &mut EngineState, env: &CommitEnv<'_>, op: &O) -> Option<O
     loop {
         match state.execute(op, &mut Attempts::default(), env) {
             Ok((done, _)) => return Some(done),
-            Err(Undone::TryAfter(Need::Numbers(mark))) => env.gate.wait(mark).unwrap(),
+            Err(Undone::TryAfter(Need::Numbers(mark))) => env.group_commit.wait(mark).unwrap(),
             Err(Undone::TryAfter(Need::Yield)) => {}
             Err(Undone::TryAfter(Need::JournalSpace)) => return None,
             Err(_) => panic!("it is refused"),
@@ -149,7 +149,7 @@ fn done<O: Op>(state: &mut EngineState, env: &CommitEnv<'_>, op: &O) -> Option<O
 
 /// How many takers of the tube the op wakes.
 fn woken<O: Op>(tube: &crate::Tube, op: &O) -> usize {
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     // While none waits it is not counted.
     let at = WaitPlace::Set(u32::MAX);
     let _waits = core.takers.register(Waiting { at, holder: 0, since: 0, until: NEVER });
@@ -217,7 +217,7 @@ fn a_rate_wakes_a_taker_for_each_task_that_it_lets_through() {
     let tube = queue.create_tube("t", TubeOptions::default().rate(rate)).unwrap();
     tube.put_many([&b"x"[..]; 9]).unwrap();
     let now = || {
-        let mut state = tube.hold.core.state.lock();
+        let mut state = tube.inner.core.state.lock();
         (state.now(&clock).queue, state.derived.first_due().delay)
     };
     let look = || woken(&tube, &CatchUp { tube: tube.number });
@@ -243,7 +243,7 @@ fn the_due_work_of_a_rate_is_not_left_to_takes() {
     let has_ready = |options| {
         let tube = queue.create_tube("t", options).unwrap();
         tube.put(b"x").unwrap();
-        let has_ready = tube.hold.core.state.lock().has_ready(tube.number);
+        let has_ready = tube.inner.core.state.lock().has_ready(tube.number);
         queue.force_drop_tube("t").unwrap();
         has_ready
     };

@@ -109,7 +109,7 @@ impl EngineState {
             return (Vec::new(), None);
         };
         let some = || set.tubes_from(from).take(NAMES_OF_STEP);
-        let has_held = |tube: &u32| self.rows_of(*tube, Tag::Held) > 0;
+        let has_held = |tube: &u32| self.rows_of(*tube, Tag::OwnerLease) > 0;
         (some().filter(has_held).collect(), some().last().and_then(|last| last.checked_add(1)))
     }
 }

@@ -2,11 +2,12 @@
 
 use super::DerivedState;
 use crate::engine::tube_set::{Choice, TubeOrder, TubeSet};
-use crate::runtime::tube_sets::TubeSets;
+use crate::runtime::tube_sets::{PrefixedTubes, TubeSets};
+use crate::words::sync::Arc;
 
 impl DerivedState {
     /// Begins a set of tubes. Returns its number.
-    pub(crate) fn begin_set(&mut self, choice: Choice, prefix: Option<&str>) -> u32 {
+    pub(crate) fn begin_set(&mut self, choice: Choice, prefix: Option<&Arc<PrefixedTubes>>) -> u32 {
         let seats = &self.seats;
         let sets = self.sets.get_or_insert_with(|| Box::new(TubeSets::new(seats.clone())));
         sets.begin(choice, prefix)

@@ -200,7 +200,7 @@ mod tests {
     /// A taker that has looked in vain, and looks no more.
     fn waits(tube: &Tube) -> Registration<'_> {
         let (at, until) = (tube.number.into(), NEVER);
-        let entry = tube.hold.core.takers.register(Waiting { at, holder: 0, since: 0, until });
+        let entry = tube.inner.core.takers.register(Waiting { at, holder: 0, since: 0, until });
         assert!(tube.try_take().unwrap().is_none());
         entry
     }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_slot_is_kept_until_the_taker_that_was_woken_leaves() {
         let (_queue, [a, b]) = shared();
-        let core = &a.hold.core;
+        let core = &a.inner.core;
         let held = b.take().unwrap();
         let (of_a, of_b) = (waits(&a), waits(&b));
         held.ack().unwrap();
@@ -239,7 +239,7 @@ mod tests {
         let held = c.take().unwrap();
         let at = WaitPlace::Set(several.list.set().unwrap());
         let waiting = Waiting { at, holder: 0, since: 0, until: NEVER };
-        let entry = a.hold.core.takers.register(waiting);
+        let entry = a.inner.core.takers.register(waiting);
         assert!(several.try_take().unwrap().is_none());
         held.ack().unwrap();
         assert!(is_woken(&entry));
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn a_repair_opens_what_stands_behind_a_gate() {
         let (queue, [a, _b], _clock) = of_tasks();
-        a.hold.core.run(&LostSlot { tube: a.number }, Durability::Durable).unwrap();
+        a.inner.core.run(&LostSlot { tube: a.number }, Durability::Durable).unwrap();
         with_gpu(&a);
         let of_a = waits(&a);
         queue.repair().unwrap();

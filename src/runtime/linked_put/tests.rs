@@ -15,7 +15,7 @@ fn a_put_of_many_edges_that_finds_no_room_lets_the_earlier_tasks_go() {
     let queue = Queue::builder().by_hand(true).in_memory().unwrap();
     let tube = queue.create_tube("t", TubeOptions::default().capacity(301)).unwrap();
     let parents = tube.put_many(vec![&b"p"[..]; 300]).unwrap();
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     let found = core.find_all(&parents).unwrap();
     let after = After::from(&parents);
     let tasks = after.each_once();
@@ -59,7 +59,7 @@ fn a_put_of_many_edges_whose_key_is_given_meanwhile() {
     let kept = TubeOptions::default().keep_finished(Retention::new());
     let tube = queue.create_tube("t", kept).unwrap();
     let parents = tube.put_many(vec![&b"p"[..]; 300]).unwrap();
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     let mut extras = Extras::default();
     let after = After::from(&parents);
     let tasks = after.each_once();

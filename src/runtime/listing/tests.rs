@@ -17,7 +17,7 @@ fn no_more_rows_are_read_than_tasks_are_asked_for() {
     let held = tube.take_many(20).unwrap();
     held.into_iter().for_each(|task| task.release().unwrap());
     let mut listing = Listing::of_takeable(tube.number, 3);
-    listing.next_info(&tube.hold.core).unwrap().unwrap();
+    listing.next_info(&tube.inner.core).unwrap().unwrap();
     let left = listing.lanes.iter().map(|lane| lane.page.len());
     assert_eq!(left.collect::<Vec<_>>(), [2, 3, 3], "of those released, fresh, and in groups");
 }
@@ -33,7 +33,7 @@ fn a_page_of_plain_tasks_reads_no_row_beside_them() {
         let mut listing = Listing::new(tube.number, State::Ready);
         let mut tracked = Vec::new();
         for _ in 0..PAGE_TASKS {
-            let task = listing.next_summary(&tube.hold.core).unwrap().unwrap();
+            let task = listing.next_summary(&tube.inner.core).unwrap().unwrap();
             tracked.extend(task.tracked.then_some(task.id));
         }
         (tracked, listing.lanes.iter().map(|lane| lane.rows.asked()).sum::<usize>())
@@ -54,7 +54,7 @@ fn a_listing_goes_on_over_layers_that_change() {
         let payload = |number: u32| number.to_string().repeat(600).into_bytes();
         let ids = tube.put_many((0..700).map(payload).collect::<Vec<_>>()).unwrap();
         queue.checkpoint().unwrap();
-        let core = &tube.hold.core;
+        let core = &tube.inner.core;
         let mut listing = Listing::new(tube.number, State::Ready);
         let first = listing.next_info(core).unwrap().unwrap();
         assert_eq!((first.id, first.payload), (ids[0], payload(0)));

@@ -46,7 +46,7 @@ fn plant(core: &Shared, rows: Vec<(Key, Option<Value>)>) {
 }
 
 fn core_of(queue: &Queue) -> Arc<Shared> {
-    queue.tube("first").unwrap().hold.core.clone()
+    queue.tube("first").unwrap().inner.core.clone()
 }
 
 /// A queue with a tube `groups` that has so many tasks in one group.

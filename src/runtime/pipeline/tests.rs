@@ -9,7 +9,7 @@ use crate::engine::linked::Earlier;
 use crate::engine::{Op, OpContext};
 use crate::format::key::Work;
 use crate::format::{Range, Tag, View};
-use crate::runtime::commit::Attempts;
+use crate::runtime::commit::{Attempts, Need, Undone};
 use crate::runtime::pipeline::follow_ends;
 use crate::runtime::shared::Shared;
 use crate::words::error::Result;
@@ -49,11 +49,17 @@ impl<O: Op> Op for Leaving<'_, O> {
 
 /// Does an op, and nothing of the work after it.
 fn alone<O: Op>(core: &Shared, op: &O) -> O::Done {
-    let mut state = core.state.lock();
-    let done = state.execute(&Leaving(op), &mut Attempts::default(), &core.env());
-    state.derived.edges = None;
-    drop(core.release(state));
-    done.unwrap_or_else(|_| panic!("refused")).0
+    loop {
+        let mut state = core.state.lock();
+        let done = state.execute(&Leaving(op), &mut Attempts::default(), &core.env());
+        state.derived.edges = None;
+        drop(core.release(state));
+        match done {
+            Ok((done, _)) => return done,
+            Err(Undone::TryAfter(Need::Feature(slot))) => core.sync_head(slot).unwrap(),
+            Err(_) => panic!("refused"),
+        }
+    }
 }
 
 /// One step of each kind of work after it. Returns whether there was any.
@@ -88,7 +94,7 @@ fn complete(tube: &Tube, id: TaskId) -> Tool<'static> {
 fn a_cascade_goes_in_steps_and_others_go_between() {
     let queue = Queue::builder().by_hand(true).in_memory().unwrap();
     let (tube, parent, children) = tree(&queue, Orphaned::Hold);
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     assert!(alone(core, &complete(&tube, parent)));
     for step in 0..=3 {
         assert_eq!(count(core, Tag::Blocked), (CHILDREN - step * EDGES_OF_STEP) as u64);
@@ -118,7 +124,7 @@ fn a_cascade_goes_in_steps_and_others_go_between() {
 fn an_end_is_followed_in_its_own_step() {
     let queue = Queue::builder().by_hand(true).in_memory().unwrap();
     let (tube, parent, children) = tree(&queue, Orphaned::Hold);
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     let end = |id| {
         let mut state = core.state.lock();
         let op = complete(&tube, id);
@@ -145,7 +151,7 @@ fn an_end_is_followed_in_its_own_step() {
 fn the_timer_follows_only_the_ends_that_a_call_leaves() {
     let queue = Queue::builder().in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     let end = |is_left: bool| {
         let parent = tube.put(b"parent").unwrap();
         let child = tube.task(b"child").after([parent]).put().unwrap();
@@ -176,7 +182,7 @@ fn a_kill_between_the_steps_of_a_cascade_loses_none() {
         let path = home.path().join("queue");
         let queue = open(&path);
         let (tube, parent, _) = tree(&queue, orphaned);
-        let core = &tube.hold.core;
+        let core = &tube.inner.core;
         match orphaned {
             Orphaned::Cancel => {
                 let verb = Verb::Delete { only_if: None, by_force: true };
@@ -198,7 +204,7 @@ fn a_kill_between_the_steps_of_a_cascade_loses_none() {
             let stats = again.stats().unwrap();
             let ready = if orphaned == Orphaned::Hold { CHILDREN as u64 } else { 0 };
             assert_eq!((stats.blocked, stats.ready), (0, ready));
-            assert_eq!(count(&again.hold.core, Tag::Work), 0);
+            assert_eq!(count(&again.inner.core, Tag::Work), 0);
             assert_eq!(opened.check().unwrap(), [""; 0]);
             opened.close().unwrap();
             follow(core);
@@ -218,7 +224,7 @@ fn ends_that_come_before_the_first_step_are_told_in_their_order() {
     let [held, cancelled, ignored] =
         [Orphaned::Hold, Orphaned::Cancel, Orphaned::Ignore].map(child);
     let on_failure = tube.task(b"c").after_failure([parent]).put().unwrap();
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     let run = |verb| alone(core, &Tool { tube: tube.number, id: parent, verb });
     run(Verb::Bury(crate::Reason::Buried("no".into())));
     run(Verb::Kick);
@@ -241,7 +247,7 @@ fn an_edge_that_goes_before_its_cascade_holds_nothing() {
     for way in 0..3 {
         let parent = tube.put(b"p").unwrap();
         let child = tube.task(b"c").key("k").after([parent]).put().unwrap();
-        let core = &tube.hold.core;
+        let core = &tube.inner.core;
         assert!(alone(core, &complete(&tube, parent)));
         assert_eq!(count(core, Tag::HeldTime), 1);
         match way {
@@ -272,7 +278,7 @@ fn a_kill_amid_a_long_put_leaves_nothing_of_it() {
     let queue = open(&path);
     let tube = queue.tube("t").unwrap();
     let parents = tube.put_many(vec![&b"p"[..]; 600]).unwrap();
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     let found = core.find_all(&parents).unwrap();
     let after = After::from(&parents);
     let tasks = after.each_once();
@@ -315,8 +321,8 @@ fn a_kill_amid_a_long_put_leaves_nothing_of_it() {
         assert_eq!(opened.check().unwrap(), [""; 0], "{done}");
         opened.tick().unwrap();
         let again = opened.tube("t").unwrap();
-        assert_eq!(count(&again.hold.core, Tag::Dependency), 0);
-        assert_eq!(count(&again.hold.core, Tag::Work), 0);
+        assert_eq!(count(&again.inner.core, Tag::Dependency), 0);
+        assert_eq!(count(&again.inner.core, Tag::Work), 0);
         assert_eq!(again.peek(parents[0]).unwrap().dependents.count, 0);
         assert_eq!(opened.check().unwrap(), [""; 0], "{done}");
         opened.close().unwrap();
@@ -341,7 +347,7 @@ fn a_kill_amid_a_long_put_leaves_nothing_of_it() {
 fn a_bury_concerns_no_task_that_is_put_after_the_kick() {
     let queue = Queue::builder().by_hand(true).in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
-    let (core, parent) = (&tube.hold.core, tube.put(b"p").unwrap());
+    let (core, parent) = (&tube.inner.core, tube.put(b"p").unwrap());
     let puts = || {
         let puts = [Orphaned::Hold, Orphaned::Cancel, Orphaned::Ignore];
         let success = puts.map(|it| tube.task(b"c").after([parent]).orphaned(it).put().unwrap());

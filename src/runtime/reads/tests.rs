@@ -17,12 +17,12 @@ fn open(home: &tempfile::TempDir) -> (Queue, Tube) {
 }
 
 fn read_bytes(tube: &Tube) -> u64 {
-    tube.hold.core.state.lock().store.read_bytes()
+    tube.inner.core.state.lock().store.read_bytes()
 }
 
 /// The rows and the bytes of each copy that a listing of the ready tasks makes of the active layer.
 fn copies(tube: &Tube, tag: Tag) -> Vec<(usize, usize)> {
-    let state = tube.hold.core.state.lock();
+    let state = tube.inner.core.state.lock();
     let run = state.derived.known(tube.number).unwrap().run();
     let range = Range::in_run(tag, run);
     let (mut from, mut copies) = (range.start(), Vec::new());
@@ -54,7 +54,7 @@ fn a_listing_copies_a_bounded_part_of_the_active_layer() {
     let before = tube.put_many(vec![&b"x"[..]; 1000]).unwrap();
     assert_eq!(most(&tube).0, PAGE_TASKS);
     // Tombstones count, too.
-    tube.hold.core.state.lock().store.checkpoint().unwrap();
+    tube.inner.core.state.lock().store.checkpoint().unwrap();
     tube.take_many(999).unwrap().into_iter().for_each(|task| _ = task.detach());
     assert_eq!(most(&tube).0, PAGE_TASKS);
     // Where a look has learnt that all are dead they are not copied, and hide what is below them.
@@ -123,7 +123,7 @@ fn a_take_reads_a_bounded_part_of_payloads_under_the_lock() {
     let (_queue, tube) = open(&home);
     let before = read_bytes(&tube);
     let take = Take::new(tube.number, 100, 0);
-    let (handed, _) = tube.hold.core.apply(&take).unwrap();
+    let (handed, _) = tube.inner.core.apply(&take).unwrap();
     let is_read = |at: usize| matches!(handed[at].payload, StoredPayload::Read(_));
     assert_eq!((0..41).filter(|at| is_read(*at)).collect::<Vec<_>>(), [0, 1, 2, 3]);
     let read = (read_bytes(&tube) - before) as usize;
@@ -143,7 +143,7 @@ fn a_task_that_is_lost_before_its_payload_was_read_is_not_handed_out() {
     let tube = queue.tube("t").unwrap();
     let id = tube.put(&vec![7; SWEEP_BYTES + 1]).unwrap();
     let take = Take::new(tube.number, 1, 0);
-    let take = || tube.hold.core.apply(&take).unwrap().0.remove(0);
+    let take = || tube.inner.core.apply(&take).unwrap().0.remove(0);
     let first = take();
     let first_lease = tube.guard(&first);
     tube.release_all().unwrap();

@@ -12,7 +12,7 @@ fn pages(payload: usize, tasks: usize) -> u64 {
         tube.put(&vec![7; payload]).unwrap();
         queue.checkpoint().unwrap();
     }
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     let opening = core.state.lock().store.base().unwrap().opening().clone();
     let rows = opening.db().unwrap().begin_read().unwrap().open_table(ROWS).unwrap();
     let stats = rows.stats().unwrap();

@@ -1,15 +1,17 @@
-//! Bytes as a program of dependencies, gates, schedules, tags, merges and takes from several
-//! tubes, on a queue in memory with a manual clock. It checks all that can be checked without a
-//! model: a task is handed out after those that it waits for, through open gates and by the tube
-//! in which it is; slots, tags and statistics are counted as they are listed, a removed task
-//! stays removed, and in the end nothing is stuck.
+//! Bytes as a program of dependencies, steps, keys, gates, schedules, tags, merges, transactions
+//! and takes from several tubes, on a queue in memory with a manual clock. It checks all that can
+//! be checked without a model: a task is handed out after those that it waits for, through open
+//! gates and by the tube in which it is; slots, tags and statistics are counted as they are
+//! listed, a removed task stays removed, and in the end nothing is stuck.
 
 use super::{Bytes, fine, play};
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as StdError;
 use std::time::{Duration, UNIX_EPOCH};
 use tubewell::{
-    Clock, Distribution, ErrorKind, ManualClock, Missed, Orphaned, Overlap, Queue, Rate, Result,
-    Retention, SettingValue, State, Task, TaskId, Tube, TubeOptions,
+    Advance, Clock, Conflict, Distribution, ErrorKind, ManualClock, Missed, Orphaned, Overlap,
+    PutOutcome, Queue, Rate, Result, Retention, SettingValue, State, Task, TaskId, Tube,
+    TubeOptions,
 };
 
 const STATES: [State; 6] =
@@ -36,6 +38,7 @@ const OPENS_AT: u64 = 12;
 const CLOSES_AT: u64 = 18;
 const TAGS: [&str; 3] = ["red", "green", "a longer name of a tag"];
 const SCHEDULES: [&str; 2] = ["hourly", "often"];
+const KEYS: [&str; 2] = ["ada", "bob"];
 
 pub fn flow(bytes: &[u8]) {
     let mut bytes = Bytes::of(bytes);
@@ -128,7 +131,7 @@ fn number_of(tube: &str) -> usize {
 impl World {
     fn step(&mut self, bytes: &mut Bytes<'_>) {
         let at = bytes.below(NAMES.len());
-        match bytes.byte() % 26 {
+        match bytes.byte() % 29 {
             0..=3 => self.put(at, bytes),
             4..=6 => self.take(at, bytes),
             7 => self.take_from_several(bytes),
@@ -142,6 +145,9 @@ impl World {
             18 => self.advance(bytes.byte()),
             19 => drop(fine(self.queue.tick())),
             20 => self.merge(at, bytes),
+            21 => self.next_step(at, bytes),
+            22 => self.put_again(at, bytes),
+            23 => self.transact(at, bytes),
             _ => {
                 self.take_from_several(bytes);
                 for task in std::mem::take(&mut self.held) {
@@ -261,6 +267,91 @@ impl World {
             self.gates.insert(id.get(), (requires, throttled));
             if is_strict {
                 self.waits.insert(id.get(), open);
+            }
+        }
+    }
+
+    /// Sends a task in hand on to another tube, where it may wait for others.
+    fn next_step(&mut self, at: usize, bytes: &mut Bytes<'_>) {
+        if self.held.is_empty() {
+            return;
+        }
+        let mut task = self.held.swap_remove(bytes.below(self.held.len()));
+        let before = self.some_ids(bytes);
+        let open = self.open(&before);
+        let terms = Advance::new().after(before).delay(SECOND * u32::from(bytes.byte() % 2));
+        let is_done = match bytes.flag() {
+            true => fine(task.advance_with(&self.tubes[at], terms)).is_some(),
+            false => {
+                let tube = &self.tubes[at];
+                self.queue.transact(|tx| tx.advance_with(&task, tube, terms)).is_ok()
+            }
+        };
+        if is_done {
+            self.stepped(task.id().get(), at, open);
+        } else {
+            self.held.push(task);
+        }
+    }
+
+    /// A task has gone on to this tube, where it waits for these.
+    fn stepped(&mut self, id: u64, at: usize, open: BTreeSet<u64>) {
+        self.count_run(id);
+        self.known.insert(id, at);
+        self.waits.insert(id, open);
+    }
+
+    /// Puts the task of a key, or puts it again. What it waits for is given again, what is finished
+    /// gets another id.
+    fn put_again(&mut self, at: usize, bytes: &mut Bytes<'_>) {
+        let key = KEYS[bytes.below(KEYS.len())];
+        let conflict = [Conflict::Replace, Conflict::Keep][bytes.below(2)];
+        let before = self.some_ids(bytes);
+        let open = self.open(&before);
+        let tube = self.tubes[at].clone();
+        let task = tube.task(b"payload").key(key).on_conflict(conflict);
+        let Some(put) = fine(task.orphaned(Orphaned::Hold).after(before).put_outcome()) else {
+            return;
+        };
+        if put.outcome != PutOutcome::Existing {
+            assert!(!self.done.contains(&put.id.get()), "task {} was done", put.id);
+            self.known.insert(put.id.get(), at);
+            self.waits.insert(put.id.get(), open);
+        }
+    }
+
+    /// A put and the end of a task that it comes after, as one commit or not at all.
+    fn transact(&mut self, at: usize, bytes: &mut Bytes<'_>) {
+        if self.held.is_empty() {
+            return;
+        }
+        let task = self.held.swap_remove(bytes.below(self.held.len()));
+        let (tube, id) = (self.tubes[at].clone(), task.id());
+        let mut before = self.some_ids(bytes);
+        before.push(id);
+        let open = self.open(&before);
+        let (is_first, fails) = (bytes.flag(), bytes.byte().is_multiple_of(4));
+        let put = self.queue.transact(|tx| -> Result<TaskId, Box<dyn StdError + Send + Sync>> {
+            if is_first {
+                tx.ack(&task)?;
+            }
+            let put = tube.task(b"payload").after(before).put_in(tx)?;
+            if !is_first {
+                tx.ack(&task)?;
+            }
+            if fails { Err("as it was drawn".into()) } else { Ok(put) }
+        });
+        match put {
+            Ok(put) => {
+                self.done.insert(id.get());
+                self.count_run(id.get());
+                self.known.insert(put.get(), at);
+                self.waits.insert(put.get(), open);
+                self.are_followed();
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Rejected, "{error}");
+                self.held.push(task);
             }
         }
     }

@@ -30,9 +30,9 @@ pub(crate) enum Key {
     Position(u32, u64),
     Ready(u32, Place, u64),
     Line(u32, String, Place, u64),
-    Turn(u32, Place, u64),
+    OpenHead(u32, Place, u64),
     /// Run and gate, place and id.
-    ClosedTurn(u32, String, Place, u64),
+    ClosedHead(u32, String, Place, u64),
     Group(u32, String),
     Delayed(u32, u64),
     Taken(u32, u64),
@@ -50,7 +50,7 @@ pub(crate) enum Key {
     /// The same in the whole queue.
     OfQueue(String, bool, u64),
     OfKind(u32, String, u64),
-    Held(u32, u32, u64),
+    OwnerLease(u32, u32, u64),
     BuriedTime(u32, u64, u64),
     BuriedGroup(u32, String, u64, u64),
     FailureGroup(u32, String),
@@ -191,7 +191,7 @@ impl Key {
                 let (place, id) = place_and_id(rest)?;
                 match tag {
                     0x12 => Self::Ready(run, place, id),
-                    0x14 => Self::Turn(run, place, id),
+                    0x14 => Self::OpenHead(run, place, id),
                     0x18 => Self::Buried(run, place, id),
                     0x28 => Self::Trashed(run, place, id),
                     _ => Self::Task(run, tag == 0x11, place, id),
@@ -205,7 +205,7 @@ impl Key {
             0x47 => {
                 let gate = rest.short()?;
                 let (place, id) = place_and_id(rest)?;
-                Self::ClosedTurn(run, gate, place, id)
+                Self::ClosedHead(run, gate, place, id)
             }
             0x15 => Self::Group(run, rest.short()?),
             0x16 => Self::Delayed(run, rest.u64()?),
@@ -216,7 +216,7 @@ impl Key {
                 Self::Due { run, what, when: rest.u64()?, id: rest.u64()? }
             }
             0x1a | 0x2f => Self::Keyed(run, tag == 0x1a, rest.short()?, rest.u64()?),
-            0x1b => Self::Held(run, rest.u32()?, rest.u64()?),
+            0x1b => Self::OwnerLease(run, rest.u32()?, rest.u64()?),
             0x1c => Self::BuriedTime(run, rest.u64()?, rest.u64()?),
             0x1f => Self::FailureGroup(run, rest.text()?),
             0x29 => Self::TrashedTime(run, rest.u64()?, rest.u64()?),

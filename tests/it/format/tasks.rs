@@ -451,12 +451,12 @@ impl Key {
     fn run(&self) -> u32 {
         match self {
             Self::Position(run, ..)
-            | Self::Turn(run, ..)
-            | Self::ClosedTurn(run, ..)
+            | Self::OpenHead(run, ..)
+            | Self::ClosedHead(run, ..)
             | Self::Group(run, ..)
             | Self::Due { run, .. }
             | Self::Keyed(run, ..)
-            | Self::Held(run, ..)
+            | Self::OwnerLease(run, ..)
             | Self::BuriedTime(run, ..)
             | Self::TrashedTime(run, ..)
             | Self::BuriedGroup(run, ..)
@@ -642,7 +642,7 @@ impl Stored {
             State::Blocked { .. } => expires = None,
             State::Taken { holder, deadline, .. } => {
                 keys.extend(deadline.map(|when| Key::Due { run, what: 3, when, id }));
-                keys.extend(holder.map(|holder| Key::Held(run, holder, id)));
+                keys.extend(holder.map(|holder| Key::OwnerLease(run, holder, id)));
             }
             State::Buried { time, reason } => {
                 keys.push(match reason {
@@ -685,7 +685,7 @@ fn gates_in(group: &str) -> Vec<String> {
     gates
 }
 
-/// The rows that the groups require: how many tasks are in flight, and the turn of each group.
+/// The rows that the groups require: how many tasks are in flight, and the head of each group.
 fn lines(
     runs: &BTreeMap<u32, &TubeRow>,
     tasks: &BTreeMap<(u32, u64), Stored>,
@@ -696,7 +696,7 @@ fn lines(
     type Group<'a> = (u64, Option<(&'a Place, u64)>);
     let behind_gate = |run: u32, gates: Vec<String>, place: &Place, id: u64| {
         let mut behind =
-            gates.into_iter().map(|gate| Key::ClosedTurn(run, gate, place.clone(), id));
+            gates.into_iter().map(|gate| Key::ClosedHead(run, gate, place.clone(), id));
         behind.find(|key| index.contains_key(key))
     };
     let mut groups: BTreeMap<(u32, &str), Group<'_>> = BTreeMap::new();
@@ -714,8 +714,8 @@ fn lines(
         if !gates.is_empty() {
             let Some((place, id)) = first else { continue };
             let closed = behind_gate(run, gates, place, id);
-            let turn = closed.unwrap_or_else(|| Key::Turn(run, place.clone(), id));
-            derived.insert(turn, group.as_bytes().to_vec());
+            let head = closed.unwrap_or_else(|| Key::OpenHead(run, place.clone(), id));
+            derived.insert(head, group.as_bytes().to_vec());
             continue;
         }
         if in_flight > 0 {
@@ -730,8 +730,8 @@ fn lines(
         if let Some((place, id)) = first.filter(|_| in_flight < u64::from(most)) {
             let own = tasks[&(run, id)].progress.gates.as_deref().unwrap_or_default();
             let closed = behind_gate(run, gates_in(own), place, id);
-            let turn = closed.unwrap_or_else(|| Key::Turn(run, place.clone(), id));
-            derived.insert(turn, group.as_bytes().to_vec());
+            let head = closed.unwrap_or_else(|| Key::OpenHead(run, place.clone(), id));
+            derived.insert(head, group.as_bytes().to_vec());
         }
     }
 }

@@ -18,7 +18,7 @@ const FRESH: u8 = 0x11;
 const TASK: u8 = 0x1e;
 const DUE: u8 = 0x19;
 const KEY: u8 = 0x1a;
-const HELD: u8 = 0x1b;
+const OWNER_LEASE: u8 = 0x1b;
 /// The deadline kinds, as in a key.
 const DELAY: u8 = 1;
 const TTL: u8 = 4;
@@ -344,10 +344,10 @@ fn a_damaged_holder_row_hides_no_lease() {
         queue.checkpoint().unwrap();
         let (_copy, copy) = killed(&path);
         let held = [&1_u32.to_be_bytes()[..], &ids[0].get().to_be_bytes()];
-        flip_value(&copy, &key(HELD, &held), b"");
+        flip_value(&copy, &key(OWNER_LEASE, &held), b"");
 
         // Without a grace the opening has returned the lease and removed the row.
-        let reported = if grace == 0 { "" } else { "Held: a damaged row" };
+        let reported = if grace == 0 { "" } else { "OwnerLease: a damaged row" };
         let (queue, tube, _) = damaged(&copy, reported);
         let ada = queue.consumer_with_grace("ada", secs(grace)).unwrap();
         let back = crate::resumed(&ada, &tube);

@@ -12,6 +12,8 @@ pub const FIXED: usize = 2;
 /// In this tube higher priorities are first.
 pub const HIGHER_FIRST: usize = 1;
 pub const PREFIXES: [&str; 2] = ["", "m/"];
+/// Those of a handle on a prefix.
+pub const WEIGHTS: [u64; 5] = [1, 2, 3, 5, 2];
 pub const HANDLES: usize = 5;
 
 /// The number of a task, which is its payload.
@@ -194,7 +196,7 @@ impl Model {
             Of::Prefix(prefix) => {
                 let has_it = |no: &usize| NAMES[*no].starts_with(PREFIXES[*prefix]);
                 let tubes = self.tubes.iter().filter(|(no, _)| has_it(no));
-                tubes.map(|(no, tube)| (0, (*no, tube.made), 1)).collect()
+                tubes.map(|(no, tube)| (0, (*no, tube.made), WEIGHTS[*no])).collect()
             }
         }
     }

@@ -59,13 +59,13 @@ pub(super) fn play<O: Op>(
     (numbers, repaired): (&mut Reserve, &Repaired),
     op: &O,
 ) -> Result<(O::Done, usize)> {
-    let (mut draft, mut journaled) = (Decision::default(), 0);
+    let (mut decision, mut journaled) = (Decision::default(), 0);
     let (wants, now, view) = (None, NOW, &*rows);
-    let mut ctx = OpContext { view, known, numbers, draft: &mut draft, wants, repaired, now };
+    let mut ctx = OpContext { view, known, numbers, decision: &mut decision, wants, repaired, now };
     let done = op.decide(&mut ctx)?;
-    rows.bytes = rows.bytes.saturating_add_signed(draft.effects.durable_bytes);
+    rows.bytes = rows.bytes.saturating_add_signed(decision.effects.durable_bytes);
     let rows = &mut rows.rows;
-    draft.rows.layer.drain_into(|(key, op)| {
+    decision.rows.layer.drain_into(|(key, op)| {
         journaled += 3 + key.len() + op.value().map_or(0, |value| 4 + value.len());
         match op {
             RowOp::Add(row) => assert_eq!(rows.insert(key, Some(row)), None),
@@ -73,7 +73,7 @@ pub(super) fn play<O: Op>(
             RowOp::Remove => assert!(rows.remove(&key).is_some(), "{key:02x?}"),
         }
     });
-    for entry in draft.rows.days {
+    for entry in decision.rows.days {
         let key = key::day(entry.run, entry.day);
         let row = rows.get(&key).cloned().flatten().and_then(|row| DayRow::decode(&row));
         if let Some(mut row) = row {
@@ -430,12 +430,12 @@ fn fields_of_a_later_version_survive_every_rewrite() {
     row.extension = unknown_field();
     played.rows.set(key::tube(1), row.encode());
     let id = played.put(NewRow { payload: b"x", ..NewRow::PLAIN });
-    let head = TaskProgress { extension: unknown_field(), ..TaskProgress::fresh(NEVER, NEVER) };
+    let progress = TaskProgress { extension: unknown_field(), ..TaskProgress::fresh(NEVER, NEVER) };
     // As a later version may put it: with fields a task is not fresh.
     let fresh = played.rows.in_tube("first", Tag::Fresh);
     let raw = played.rows.rows.remove(&fresh).unwrap().unwrap();
     let (run, rank) = (row.run, key::place_of(&fresh, key::RUN_PREFIX).unwrap());
-    played.rows.set(key::ready(run, &rank, id), head.encode(&StoredHome::default()));
+    played.rows.set(key::ready(run, &rank, id), progress.encode(&StoredHome::default()));
     let own = key::task(run, &Home { rank, is_fresh: false }, id);
     let section = [0, 9, 0x03, 0xe7, 0, 5, b'l', b'a', b't', b'e', b'r'];
     let task = TaskRow { extension: &section, ..TaskRow::decode(&raw).unwrap() }.encode();
@@ -446,9 +446,9 @@ fn fields_of_a_later_version_survive_every_rewrite() {
         let tube = played.rows.tube("first");
         assert_eq!(tube.row.extension, unknown_field());
         assert_eq!(played.rows.rows[&own].as_ref(), Some(&task));
-        let (_, standing) = lookup::find(&played.rows, &tube, id).unwrap();
-        let later = standing.head().extension.get(999);
-        assert_eq!(later, unknown_field().get(999), "{:?}", standing.state());
+        let (_, state) = lookup::find(&played.rows, &tube, id).unwrap();
+        let later = state.progress().extension.get(999);
+        assert_eq!(later, unknown_field().get(999), "{:?}", state.state());
         assert_eq!(played.rows.faults(), NOTHING);
     };
     for terms in [Some(PauseTerms::new()), None] {
@@ -533,7 +533,7 @@ fn the_end_of_a_session_passes_by_damaged_leases() {
         let end = End { consumer, left, charged: true, tube, from, keep: 0 };
         assert_eq!(played.run(&end).unwrap(), Leftover::Nothing);
         assert_eq!(played.rows.keys(Tag::Ready).len(), SWEEP_TASKS);
-        assert_eq!(played.rows.keys(Tag::Held).len(), 2 * SWEEP_TASKS);
+        assert_eq!(played.rows.keys(Tag::OwnerLease).len(), 2 * SWEEP_TASKS);
         assert_eq!(played.rows.keys(Tag::Consumer).is_empty(), tube.is_none());
     }
 }

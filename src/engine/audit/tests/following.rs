@@ -219,7 +219,7 @@ impl Scene {
 fn groups_follow_a_change_of_in_flight() {
     for (chance, (before, after)) in [(1, 3), (3, 1), (2, 4), (4, 2)].into_iter().enumerate() {
         let mut scene = Scene::grouped(before, chance as u64);
-        let turns = scene.played.rows.keys(Tag::Turn).len();
+        let heads = scene.played.rows.keys(Tag::OpenHead).len();
         assert_eq!(scene.set("in_flight", i64::from(after)), BEGUN);
         let pending = scene.row().pending.groups.unwrap();
         assert_eq!(pending.before, before);
@@ -230,8 +230,8 @@ fn groups_follow_a_change_of_in_flight() {
         let mut quiet = scene.again();
         let steps = (0..9).take_while(|_| quiet.step()).count();
         assert_eq!(steps, 2, "the op of the change does the first of three");
-        let turns_after = quiet.played.rows.keys(Tag::Turn).len();
-        assert_eq!(turns < turns_after, before < after);
+        let heads_after = quiet.played.rows.keys(Tag::OpenHead).len();
+        assert_eq!(heads < heads_after, before < after);
         assert!(scene.follow(true) >= 2);
         assert_eq!(scene.row().options.in_flight, after);
         assert_ne!(scene.set("in_flight", 9), Changed::NotYet);
@@ -287,9 +287,9 @@ fn a_change_that_few_groups_follow_leaves_nothing() {
         (0..3).for_each(|_| scene.put(Some(&group(number))));
     }
     scene.take(MANY);
-    for (after, turns) in [(2, SWEEP_TASKS), (1, 0), (3, SWEEP_TASKS)] {
+    for (after, heads) in [(2, SWEEP_TASKS), (1, 0), (3, SWEEP_TASKS)] {
         assert_eq!(scene.set("in_flight", after), Changed::ALL);
-        assert_eq!(scene.played.rows.keys(Tag::Turn).len(), turns);
+        assert_eq!(scene.played.rows.keys(Tag::OpenHead).len(), heads);
         assert_eq!(scene.row().pending, PendingOptions::default());
     }
     assert!(scene.played.rows.keys(Tag::Work).is_empty());

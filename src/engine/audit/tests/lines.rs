@@ -280,7 +280,7 @@ fn every_fault_has_its_line() {
         ("its consumer 1 does not exist", |rows| drop(rows.rows.remove(&key::consumer(1)))),
         ("payload bytes, but", |rows| rows.bytes += 1),
         ("an invalid key", |rows| {
-            rows.set(Key::from_slice(&[Tag::Held as u8, 0]), Value::from([]));
+            rows.set(Key::from_slice(&[Tag::OwnerLease as u8, 0]), Value::from([]));
         }),
         ("a ready row cannot be decoded", |rows| {
             let ready = rows.in_tube("first", Tag::Ready);
@@ -458,9 +458,9 @@ fn every_fault_has_its_line() {
             let run = rows.tube("first").run();
             rows.set(key::due(run, Deadline::Ttl, 1, TaskId::new(1)), Value::from([]));
         }),
-        ("Turn: a row is missing", |rows| {
-            let turn = rows.in_tube("first", Tag::Turn);
-            rows.rows.remove(&turn);
+        ("OpenHead: a row is missing", |rows| {
+            let head = rows.in_tube("first", Tag::OpenHead);
+            rows.rows.remove(&head);
         }),
         ("the stored count is", |rows| {
             let range = rows.tube("first").range(Tag::Ready);

@@ -482,7 +482,7 @@ fn of_two_states_the_later_one_stays() {
         let (tube, id) = (rows.tube("first"), key::id_of(&kept).unwrap());
         let (stored, state) = lookup::find(&rows, &tube, id).unwrap();
         let stored = stored.whole(&rows, &tube).unwrap();
-        let ready = TaskState::Ready(state.head().clone());
+        let ready = TaskState::Ready(state.progress().clone());
         let row = state_rows::state_row(&stored.task(&tube).unwrap(), &ready);
         let (key, value) = row.unwrap();
         rows.set(key.clone(), value);

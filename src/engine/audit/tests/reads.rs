@@ -121,10 +121,10 @@ impl Scene {
         let held = tube.take().unwrap().detach();
         let free = tube.task(b"free").put().unwrap();
         in_the_way(&tube, tasks);
-        let now = tube.hold.core.look(|_, now| Ok(now)).unwrap();
+        let now = tube.inner.core.look(|_, now| Ok(now)).unwrap();
         let rows = Rows::of(&queue).with_kept_counts();
         // With the border of the fresh tasks: after an opening the first verb searches it.
-        let known = tube.hold.core.state.lock().tube(tube.number).unwrap().clone();
+        let known = tube.inner.core.state.lock().tube(tube.number).unwrap().clone();
         Self { rows, tube: known, now, held, free, buried }
     }
 
@@ -141,12 +141,12 @@ impl Scene {
         let mut done = None;
         let reads = self.reads(|scene| {
             assert!(due::work(&scene.rows, scene.tube.run())?.is_none());
-            let (known, mut draft) = (TubeCache(scene.tube.clone()), Decision::default());
+            let (known, mut decision) = (TubeCache(scene.tube.clone()), Decision::default());
             let (next, end) = (Numbers::both(1 << 40), Numbers::both(1 << 41));
             let mut numbers = Reserve { next, end };
             let (view, now, repaired) = (&scene.rows, scene.now, &Repaired::new());
-            let (known, numbers, draft) = (&known, &mut numbers, &mut draft);
-            let mut ctx = OpContext { view, known, numbers, draft, wants: None, repaired, now };
+            let (known, numbers, decision) = (&known, &mut numbers, &mut decision);
+            let mut ctx = OpContext { view, known, numbers, decision, wants: None, repaired, now };
             done = Some(op.decide(&mut ctx)?);
             Ok(())
         });

@@ -36,14 +36,14 @@ fn queue_and_tags(tags: usize) -> (Queue, [Tube; 2], Vec<String>) {
 
 /// What an op answers, and the tags of the rows that it writes.
 fn written<O: Op>(rows: &Rows, op: &O) -> (O::Done, Vec<Tag>) {
-    let (repaired, mut draft) = (Repaired::new(), Decision::default());
+    let (repaired, mut decision) = (Repaired::new(), Decision::default());
     let (next, end) = (Numbers::both(1_000), Numbers::both(u64::MAX));
     let (mut numbers, wants, now) = (Reserve { next, end }, None, NOW);
-    let (view, known, draft_of) = (rows, &NoTubes, &mut draft);
+    let (view, known, decision_of) = (rows, &NoTubes, &mut decision);
     let (numbers, repaired) = (&mut numbers, &repaired);
-    let mut ctx = OpContext { view, known, numbers, draft: draft_of, wants, repaired, now };
+    let mut ctx = OpContext { view, known, numbers, decision: decision_of, wants, repaired, now };
     let (done, mut tags) = (op.decide(&mut ctx).unwrap(), Vec::new());
-    draft.rows.layer.drain_into(|(key, _)| tags.extend(Tag::of(key[0])));
+    decision.rows.layer.drain_into(|(key, _)| tags.extend(Tag::of(key[0])));
     (done, tags)
 }
 
@@ -106,7 +106,7 @@ fn a_step_takes_up_fewer_tasks_with_many_tags() {
     clock.advance(Duration::from_secs(1));
     let work = WorkOff { may_draw: false, ..WorkOff::of_dropped(first.number) };
     let mut steps = 0;
-    while first.hold.core.run(&work, crate::Durability::Relaxed).unwrap() {
+    while first.inner.core.run(&work, crate::Durability::Relaxed).unwrap() {
         steps += 1;
     }
     assert!(steps > 2, "{steps}");

@@ -108,12 +108,12 @@ mod tests {
 
     #[test]
     fn golden_slots() {
-        let mut head = TaskProgress::fresh(NEVER, NEVER);
-        assert!(!head.has_lease_fields() && head.set_slots(&[Run(5), Run(258)]));
-        let field = head.extension.get(SLOTS_FIELD).unwrap().to_vec();
+        let mut progress = TaskProgress::fresh(NEVER, NEVER);
+        assert!(!progress.has_lease_fields() && progress.set_slots(&[Run(5), Run(258)]));
+        let field = progress.extension.get(SLOTS_FIELD).unwrap().to_vec();
         assert_eq!(field, [0, 0, 0, 5, 0, 0, 1, 2]);
-        assert!(head.has_lease_fields() && head.has_sound_lease());
-        assert_eq!(head.slots()[..], [Run(5), Run(258)]);
+        assert!(progress.has_lease_fields() && progress.has_sound_lease());
+        assert_eq!(progress.slots()[..], [Run(5), Run(258)]);
         // None, in another order, twice, of no tube, of a temporary one, and cut.
         let wrong: [&[u8]; 6] = [
             &[],
@@ -126,7 +126,7 @@ mod tests {
         for field in wrong {
             assert_eq!(read_slots(field), None, "{field:?}");
         }
-        head.end_lease();
-        assert!(!head.has_lease_fields() && head.slots().is_empty());
+        progress.end_lease();
+        assert!(!progress.has_lease_fields() && progress.slots().is_empty());
     }
 }

@@ -49,7 +49,7 @@ fn garbage() -> Option<Value> {
 
 /// The key of a task's own row.
 fn own_row(tube: &Tube, id: TaskId) -> Key {
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     let found = core.look(|view, _| {
         let entry = crate::engine::query::tube(view, tube.number)?;
         let (stored, _) = lookup::find(view, &entry, id)?;
@@ -59,13 +59,13 @@ fn own_row(tube: &Tube, id: TaskId) -> Key {
 }
 
 fn run_of(tube: &Tube) -> Run {
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     core.look(|view, _| Ok(crate::engine::query::tube(view, tube.number)?.run())).unwrap()
 }
 
 fn bury(tube: &Tube, id: TaskId) {
     let verb = Verb::Bury(crate::Reason::Buried("no".into()));
-    alone(&tube.hold.core, &Tool { tube: tube.number, id, verb });
+    alone(&tube.inner.core, &Tool { tube: tube.number, id, verb });
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_damaged_task_stops_no_other_cascade() {
         let child = |parent| tube.task(b"c").orphaned(Orphaned::Cancel).after([parent]).put();
         let cancelled = [(); 3].map(|()| child(parents[0]).unwrap());
         let released = child(parents[1]).unwrap();
-        let core = &tube.hold.core;
+        let core = &tube.inner.core;
         plant(core, own_row(&tube, cancelled[1]), row);
         bury(&tube, parents[0]);
         assert!(alone(core, &complete(&tube, parents[1])));
@@ -102,7 +102,7 @@ fn a_task_that_no_repair_mends_is_passed_by() {
     let child = |parent| tube.task(b"c").orphaned(Orphaned::Cancel).after([parent]).put();
     let cancelled = [(); 3].map(|()| child(parents[0]).unwrap());
     let released = child(parents[1]).unwrap();
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     plant(core, own_row(&tube, cancelled[1]), None);
     plant(core, key::done(run_of(&tube), cancelled[1]), garbage());
     bury(&tube, parents[0]);
@@ -120,7 +120,7 @@ fn a_task_that_no_repair_mends_is_passed_by() {
 fn a_call_works_off_what_it_began_and_nothing_else() {
     let (queue, _) = by_hand();
     let (tube, parent, _) = tree(&queue, Orphaned::Hold);
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     assert!(alone(core, &complete(&tube, parent)));
     let own = tube.put(b"p").unwrap();
     let child = tube.task(b"c").after([own]).put().unwrap();
@@ -147,7 +147,7 @@ fn a_step_goes_on_to_the_next_tasks() {
             (parent, tube.task(b"c").after([parent]).put().unwrap())
         })
         .collect();
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     pairs.iter().for_each(|(parent, _)| assert!(alone(core, &complete(&tube, *parent))));
     assert_eq!(count(core, Tag::Work), pairs.len() as u64);
     for left in [EDGES_OF_STEP, 0] {
@@ -181,7 +181,7 @@ fn an_opening_works_off_no_cascade() {
     let (path, copy) = (home.path().join("queue"), home.path().join("copy"));
     let queue = open(&path);
     let (tube, parent, _) = tree(&queue, Orphaned::Hold);
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     assert!(alone(core, &complete(&tube, parent)));
     let id = tube.put(b"x").unwrap();
     tube.delete(id).unwrap();
@@ -193,7 +193,7 @@ fn an_opening_works_off_no_cascade() {
         std::fs::copy(path.join(name), copy.join(name)).unwrap();
     }
     let opened = open(&copy);
-    let core = &opened.tube("t").unwrap().hold.core.clone();
+    let core = &opened.tube("t").unwrap().inner.core.clone();
     assert_eq!((count(core, Tag::Work), count(core, Tag::Blocked)), (2, CHILDREN as u64));
     opened.tick().unwrap();
     assert_eq!((count(core, Tag::Work), count(core, Tag::Blocked)), (0, 0));
@@ -204,7 +204,7 @@ fn an_opening_works_off_no_cascade() {
 
 /// Repairs the row in which a task is done, as a rule does that meets it.
 fn repair_done(tube: &Tube, id: TaskId) {
-    let (core, at) = (&tube.hold.core, key::done(run_of(tube), id));
+    let (core, at) = (&tube.inner.core, key::done(run_of(tube), id));
     plant(core, key::copy(&at), garbage());
     alone(core, &Repair::Row(DamagedRow { tube: tube.number, key: at.as_slice().into() }));
 }
@@ -214,7 +214,7 @@ fn a_damaged_task_that_is_kept_for_others_is_repaired() {
     for is_told in [false, true] {
         let (queue, _) = by_hand();
         let (tube, parent, children) = tree(&queue, Orphaned::Hold);
-        let core = &tube.hold.core;
+        let core = &tube.inner.core;
         assert!(alone(core, &complete(&tube, parent)));
         if is_told {
             queue.tick().unwrap();
@@ -236,7 +236,7 @@ fn a_repair_gives_no_task_edges_that_go() {
     let (queue, _) = by_hand();
     let (tube, parent, children) = tree(&queue, Orphaned::Hold);
     tube.complete_by_id(parent).unwrap();
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     assert!(alone(core, &complete(&tube, children[0])));
     repair_done(&tube, children[0]);
     let summary = tube.peek(children[0]).unwrap();
@@ -254,7 +254,7 @@ fn a_blocked_task_without_its_payload_is_set_aside() {
     let tube = queue.tube("t").unwrap();
     let parent = tube.put(b"p").unwrap();
     let child = tube.task(b"c").after([parent]).put().unwrap();
-    let (core, at) = (&tube.hold.core, own_row(&tube, child));
+    let (core, at) = (&tube.inner.core, own_row(&tube, child));
     let raw = core.look(|view, _| view.get(&at)).unwrap().unwrap();
     let row = TaskRow::decode(&raw).unwrap();
     let (payload, extension) = (PayloadPlace::Inline(&[]), dropped_section(row.extension).unwrap());
@@ -276,7 +276,7 @@ fn a_cascade_on_a_full_disk_holds_up_nothing() {
     let child = tube.task(b"c").after([first]).put().unwrap();
     tube.complete_by_id(first).unwrap();
     other.put_many((0..20 * SWEEP_TASKS).map(|_| b"x".to_vec())).unwrap();
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     assert!(alone(core, &complete(&tube, parent)));
     assert!(alone(core, &complete(&tube, child)));
     other.truncate().unwrap();
@@ -312,7 +312,7 @@ fn an_end_in_a_tube_that_was_dropped_stops_no_other() {
     let [a, b] = ["a", "b"].map(|name| queue.tube(name).unwrap());
     let parents = [a.put(b"p").unwrap(), b.put(b"q").unwrap()];
     let children = parents.map(|parent| b.task(b"c").after([parent]).put().unwrap());
-    let core = &a.hold.core;
+    let core = &a.inner.core;
     assert!(alone(core, &complete(&a, parents[0])));
     queue.force_drop_tube("a").unwrap();
     assert!(alone(core, &complete(&b, parents[1])));
@@ -328,7 +328,7 @@ fn an_end_in_a_tube_that_was_dropped_stops_no_other() {
 fn an_end_on_a_full_disk_follows_nothing_at_once() {
     let (queue, _) = by_hand();
     let (tube, parent, children) = tree(&queue, Orphaned::Hold);
-    let core = &tube.hold.core;
+    let core = &tube.inner.core;
     core.state.lock().store.set_full();
     let mut state = core.state.lock();
     let op = complete(&tube, parent);

@@ -1,0 +1,64 @@
+//! Tasks that their holder sends on to another tube inside a transaction.
+
+use crate::api::lease::Lease;
+use crate::api::transact::Transaction;
+use crate::api::tube::Tube;
+use crate::engine::due::CatchUp;
+use crate::engine::find_tasks::FindTasks;
+use crate::words::error::Result;
+use crate::words::verb::Advance;
+
+impl Transaction<'_> {
+    /// As [`Task::advance`](crate::Task::advance), with the rest of the transaction or not at all:
+    /// what a step has found is in the application's tables when the next step begins, once.
+    ///
+    /// ```
+    /// use redb::TableDefinition;
+    /// use tubewell::{Queue, Result};
+    ///
+    /// const SIZES: TableDefinition<&str, u64> = TableDefinition::new("sizes");
+    ///
+    /// # fn main() -> Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (fetch, parse) = (queue.tube("fetch")?, queue.tube("parse")?);
+    /// let id = fetch.put(b"a.html")?;
+    ///
+    /// let task = fetch.take()?;
+    /// queue.transact(|tx| -> Result<_> {
+    ///     tx.table(SIZES)?.insert("a.html", 512)?;
+    ///     tx.advance(&task, &parse)
+    /// })?;
+    ///
+    /// assert!(fetch.is_empty()?);
+    /// assert_eq!(parse.take()?.id(), id);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Task::advance`](crate::Task::advance).
+    pub fn advance<U: ?Sized>(&self, task: &impl AsRef<Lease>, next: &Tube<U>) -> Result<()> {
+        self.advance_with(task, next, Advance::new())
+    }
+
+    /// As [`Task::advance_with`](crate::Task::advance_with), with the rest of the transaction or
+    /// not at all. It may also come after tasks that the transaction puts.
+    ///
+    /// # Errors
+    /// As [`Task::advance_with`](crate::Task::advance_with).
+    pub fn advance_with<U: ?Sized>(
+        &self,
+        task: &impl AsRef<Lease>,
+        next: &Tube<U>,
+        terms: Advance<'_>,
+    ) -> Result<()> {
+        let held = &task.as_ref().held;
+        self.same_queue(&held.inner).map_err(|error| held.named(error, "advance"))?;
+        let first = [next.number, next.inner.core.last_found()];
+        let looks = (
+            |tube| self.run(&CatchUp { tube }).map(drop),
+            |ids: &[_]| self.run(&FindTasks { ids, first }),
+        );
+        held.advance_over(next, terms, looks, |op, _| self.run(op))
+    }
+}
