@@ -25,6 +25,7 @@ fn main() {
     let queue = open(&run);
     let tubes = make(&run, &queue, count);
     puts(&run, &tubes);
+    found(&run, &queue, &tubes);
     for seconds in [10, 1] {
         lateness(&run, &queue, &tubes, timers, run.scale.pick(1, seconds, seconds));
     }
@@ -96,6 +97,26 @@ fn puts(run: &Run, tubes: &[Tube]) {
             reach,
         );
     }
+}
+
+/// A task in the last of all tubes, found by its id alone: first where nothing is known of it, and
+/// then again.
+fn found(run: &Run, queue: &Queue, tubes: &[Tube]) {
+    let last = tubes.iter().max_by_key(|tube| tube.name()).unwrap();
+    let id = last.put(&[7; PAYLOAD]).unwrap();
+    let find = || {
+        let began = Instant::now();
+        assert_eq!(queue.find(id).unwrap().tube, last.name());
+        began.elapsed().as_secs_f64()
+    };
+    let (first, again) = (find(), find());
+    run.line(
+        format!("find of a task in {} tubes", tubes.len()),
+        time(first),
+        format!("again {}", time(again)),
+        "–",
+        "≤ 0.5 s",
+    );
 }
 
 /// One task in each of so many tubes, which fall due evenly within so many seconds; how late each

@@ -4,8 +4,8 @@ use crate::api::lease::Lease;
 use crate::api::transact::Transaction;
 use crate::api::tube::Tube;
 use crate::engine::due::CatchUp;
-use crate::engine::find_tasks::FindTasks;
 use crate::words::error::Result;
+use crate::words::task::TaskId;
 use crate::words::verb::Advance;
 
 impl Transaction<'_> {
@@ -45,7 +45,9 @@ impl Transaction<'_> {
     /// not at all. It may also come after tasks that the transaction puts.
     ///
     /// # Errors
-    /// As [`Task::advance_with`](crate::Task::advance_with).
+    /// As [`Task::advance_with`](crate::Task::advance_with);
+    /// [`TooLarge`](crate::ErrorKind::TooLarge) if the tasks that it comes after are looked for in
+    /// too many tubes, as for [`NewTask::put_in`](crate::NewTask::put_in).
     pub fn advance_with<U: ?Sized>(
         &self,
         task: &impl AsRef<Lease>,
@@ -54,10 +56,9 @@ impl Transaction<'_> {
     ) -> Result<()> {
         let held = &task.as_ref().held;
         self.same_queue(&held.inner).map_err(|error| held.named(error, "advance"))?;
-        let first = [next.number, next.inner.core.last_found()];
         let looks = (
             |tube| self.run(&CatchUp { tube }).map(drop),
-            |ids: &[_]| self.run(&FindTasks { ids, first }),
+            |ids: &[TaskId]| self.find(ids, next.number),
         );
         held.advance_over(next, terms, looks, |op, _| self.run(op))
     }

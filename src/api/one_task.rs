@@ -14,9 +14,9 @@ setters! {
     ['a, T: ?Sized] NewTask<'a, T>;
 
     /// Under the caller's own key, which one task of the tube can have until it is finished or
-    /// gone, also while it is buried: a task that failed for good keeps its key until it is kicked,
-    /// deleted or replaced. [`unique`](crate::TubeOptions::unique) may say otherwise. 1 to 255
-    /// bytes without control characters.
+    /// gone, also while it is buried: a task that failed and is not tried again keeps its key until
+    /// it is kicked, deleted or replaced. [`unique`](crate::TubeOptions::unique) may say otherwise.
+    /// 1 to 255 bytes without control characters.
     key(key: &'a str) => row.key = Some(key);
 
     /// What to do if a task has the key. Default: [`Conflict::Keep`]. It has no effect without a
@@ -34,6 +34,22 @@ setters! {
     /// In each tube the put that waits longest is served first. Later puts of new tasks stand
     /// behind it: those that do not wait are [`Full`](ErrorKind::Full).
     /// [`Queue::waiters`](crate::Queue::waiters) lists the waiting puts.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tubewell::{Queue, TubeOptions};
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let tube = queue.create_tube("letters", TubeOptions::default().capacity(1))?;
+    /// tube.put(b"a")?;
+    /// let refused = tube.task(b"b").wait_for_room(Duration::from_millis(1)).put();
+    /// assert!(refused.unwrap_err().is_full());
+    /// tube.take()?.ack()?;
+    /// tube.task(b"b").wait_for_room(Duration::MAX).put()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     wait_for_room(timeout: Duration) => room.length = Some(WaitLength::For(timeout));
 
     /// Waits for room like [`wait_for_room`](NewTask::wait_for_room), until [`stop`](Stop::stop) is

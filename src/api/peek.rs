@@ -134,6 +134,7 @@ impl<T: ?Sized> Tube<T> {
     ///   id.
     /// - *buried*: as [`kick`](Tube::kick) makes them ready, smallest priority first, then put
     ///   order.
+    /// - *blocked* and *done*: by id.
     ///
     /// ```
     /// use tubewell::{Queue, Result, State};

@@ -9,6 +9,7 @@ use crate::api::queue_inner::QueueInner;
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
 use crate::engine::Op;
+use crate::engine::dependencies::FoundTasks;
 use crate::engine::find_tasks::FindTasks;
 use crate::engine::held_verb::VerbWithPayload;
 use crate::engine::replace::Replacement;
@@ -189,6 +190,14 @@ impl Transaction<'_> {
         self.session.run(op)
     }
 
+    /// Finds the tasks that a put or an advance comes after, first in this tube.
+    pub(crate) fn find(&self, ids: &[TaskId], first: u32) -> Result<FoundTasks> {
+        let first = [first, self.inner.core.last_found()];
+        let found = self.session.run(&FindTasks { ids, first })?;
+        self.session.depends_on(found.tubes.values().copied());
+        Ok(found)
+    }
+
     /// Refuses a handle of another queue.
     pub(crate) fn same_queue(&self, inner: &Arc<QueueInner>) -> Result<()> {
         match Arc::ptr_eq(inner, self.inner) {
@@ -234,8 +243,8 @@ impl<T: ?Sized, P> NewTask<'_, T, P> {
     where
         P: Payloads<T>,
     {
-        let first = [self.tube.number, self.tube.inner.core.last_found()];
-        let find = |ids: &[TaskId]| tx.session.run(&FindTasks { ids, first });
+        let first = self.tube.number;
+        let find = |ids: &[TaskId]| tx.find(ids, first);
         self.submit_after(find, |tube, op| {
             tx.same_queue(&tube.inner)?;
             tx.session.run(op)

@@ -42,6 +42,7 @@ use std::time::{Duration, SystemTime};
 ///
 /// let stats = tube.stats()?;
 /// assert_eq!((stats.ready, stats.delayed, stats.buried, stats.total), (1, 1, 1, 3));
+/// assert!(tube == queue.tube("letters")? && tube != queue.tube("parcels")?);
 /// # Ok(())
 /// # }
 /// ```

@@ -231,7 +231,7 @@ fn listed_due(view: &dyn View, tube: &TubeEntry, due: &Key, now: Now) -> Result<
 /// The ready task that is the head of its group.
 ///
 /// # Errors
-/// `Damaged` if one of its rows is damaged or missing, and if it is the head no longer.
+/// `Damaged` if one of its rows is damaged or missing, and if it is no longer the head.
 fn listed_head(view: &dyn View, tube: &TubeEntry, head: &Met, now: Now) -> Result<TaskDescription> {
     let (key, group) = head;
     match groups::at_head(view, tube, key, group.clone())? {

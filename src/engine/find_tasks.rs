@@ -76,6 +76,6 @@ impl Op for FindTasks<'_> {
 
 fn too_many() -> Error {
     let text = "the tasks that it comes after are looked for in too many tubes under the lock of \
-                the transaction; put it after the commit";
+                the transaction; do it after the commit";
     Error::new(ErrorKind::TooLarge).because(text)
 }

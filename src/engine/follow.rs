@@ -94,7 +94,7 @@ pub(crate) fn step(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<bool> {
 }
 
 /// Lets groups follow a change of how many of their tasks may be in flight, from the first after
-/// the one to the other. A group of which no task is in flight has a turn in any case, and no row
+/// the one to the other. A group of which no task is in flight has a head in any case, and no row
 /// here. Returns what is left.
 fn regroup(
     ctx: &mut OpContext<'_>,

@@ -34,7 +34,7 @@ pub(crate) struct Plan<'a> {
     /// The head of the group, before and after the step.
     had: Option<(Rank, TaskId)>,
     has: Option<(Rank, TaskId)>,
-    /// Where the head stands that goes, if it is behind a closed gate.
+    /// Where the head that goes stands, if it is behind a closed gate.
     closed: Option<Key>,
 }
 

@@ -222,7 +222,7 @@ fn open_behind(
     Ok(None)
 }
 
-/// Lets a head on that stands behind this gate, which is open now. Returns whether it is a head
+/// Lets on a head that stands behind this gate, which is open now. Returns whether it is a head
 /// again; otherwise it is behind another gate of its line.
 fn let_on(ctx: &mut OpContext<'_>, tube: &TubeEntry, gate: &str, (met, row): Met) -> Result<bool> {
     let (place, id) = position::in_key(&met, key::closed_heads(tube.run(), gate).len())?;
@@ -291,7 +291,7 @@ pub(crate) fn closed(view: &dyn View, run: Run) -> Result<Vec<(String, Option<Ru
     Ok(closed)
 }
 
-/// When the limit of a throttle ends next by itself behind which heads of a run stand.
+/// When the limit of a throttle behind which heads of a run stand ends next by itself.
 pub(crate) fn end(view: &dyn View, run: Run, now: Now) -> Result<u64> {
     let mut first = NEVER;
     for gate in closed_gates(view, run)? {

@@ -76,8 +76,8 @@ pub(crate) enum Need {
     JournalSpace,
     /// The reserved numbers are used up: sync up to this mark.
     Numbers(Mark),
-    /// It is the first one that uses a feature, which is written in this slot of the journal's
-    /// head: sync it.
+    /// It is the first op that uses a feature. This write of the journal's head names the feature:
+    /// sync it.
     Feature(u64),
     /// A checkpoint met a full disk, and the base cannot be read before it is open again.
     Reopening,
@@ -369,8 +369,8 @@ impl EngineState {
         if self.decision.needs.is_some() {
             let follows = O::FOLLOWS_ENDS && self.follow_at_once(attempt)?;
             let needs = self.decision.needs.unwrap_or_default();
-            if let Some(slot) = self.store.write_features(needs)? {
-                return Err(Undone::TryAfter(Need::Feature(slot)));
+            if let Some(write) = self.store.write_features(needs)? {
+                return Err(Undone::TryAfter(Need::Feature(write)));
             }
             if follows {
                 // If there is no room for it, the op is tried again without it.

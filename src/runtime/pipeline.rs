@@ -43,7 +43,7 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
             Err(Undone::Refused(error)) => return Err(error),
             Err(Undone::TryAfter(Need::JournalSpace)) => relieve_journal(parts, post.checkpoints)?,
             Err(Undone::TryAfter(Need::Numbers(mark))) => parts.group_commit.wait(mark)?,
-            Err(Undone::TryAfter(Need::Feature(slot))) => parts.sync_head(slot)?,
+            Err(Undone::TryAfter(Need::Feature(write))) => parts.sync_head(write)?,
             Err(Undone::TryAfter(Need::Reopening)) => parts.await_reopening(),
             Err(Undone::TryAfter(Need::Yield)) => {
                 run_post_commit(parts, &post);

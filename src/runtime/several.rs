@@ -21,6 +21,7 @@ use crate::words::wait::Wait;
 pub(crate) enum TubesOf {
     /// These.
     List(Vec<ListedTube>),
+    /// All with a prefix, also those that are made later.
     Prefix(Arc<PrefixedTubes>),
 }
 

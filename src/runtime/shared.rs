@@ -191,12 +191,11 @@ impl Shared {
         self.waits().into_iter().for_each(Wake::recheck_all);
     }
 
-    /// Syncs a slot of the journal's head that was written under the engine's lock, without the
-    /// lock.
+    /// Syncs a write of the journal's head that was made under the engine's lock, without the lock.
     #[cold]
-    pub(crate) fn sync_head(&self, slot: u64) -> Result<()> {
+    pub(crate) fn sync_head(&self, write: u64) -> Result<()> {
         let synced = self.group_commit.sync_head();
-        self.state.lock().store.head_synced(slot, synced)
+        self.state.lock().store.head_synced(write, synced)
     }
 
     /// Wakes the calls that wait for these ends.

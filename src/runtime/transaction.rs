@@ -34,7 +34,7 @@ pub(crate) struct TransactionCommit<'a> {
 struct Decided<'a> {
     state: Option<HandoffGuard<'a, EngineState>>,
     decision: Decision,
-    /// The tubes of the verbs so far.
+    /// The tubes of the verbs so far, and of the tasks that these depend on.
     tubes: BTreeSet<u32>,
     /// The tasks of all verbs.
     tasks: Vec<TaskId>,
@@ -96,6 +96,14 @@ impl<'a> TransactionCommit<'a> {
         Ok(done)
     }
 
+    /// What is decided from now on depends on rows of these tubes. Work that is due there joins the
+    /// decision: in a commit of its own it would not see it.
+    pub(crate) fn depends_on(&self, numbers: impl IntoIterator<Item = u32>) {
+        if let Ok(mut decided) = self.decided.try_borrow_mut() {
+            decided.tubes.extend(numbers);
+        }
+    }
+
     /// Commits the active layer, the verbs' writes and the application's tables together. Returns
     /// the work on the ends of tasks that it has begun.
     pub(crate) fn commit(mut self) -> Result<Option<Box<EdgeWork>>> {
@@ -134,8 +142,8 @@ impl<'a> TransactionCommit<'a> {
 }
 
 /// Does the work that is due in the tube of the next verb. Before the first verb in a tube it goes
-/// in commits of its own, one sweep each: no decision depends on the tube's rows yet, and that of
-/// the transaction does not grow with what is due. Before later verbs, when little is due, and if
+/// in commits of its own, one sweep each: no decision depends on the tube's rows yet, and the
+/// transaction's does not grow with what is due. Before later verbs, when little is due, and if
 /// the journal has no space, it joins the decision.
 fn run_due_work(
     state: &mut EngineState,

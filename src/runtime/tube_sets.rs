@@ -16,7 +16,7 @@ pub(crate) struct TubeSets {
 
 struct KeptSet {
     set: TubeSet,
-    /// Every tube whose name begins so is in it. Otherwise it has those of a list.
+    /// If there is one, every tube with it is in the set; otherwise those of a list are.
     prefix: Option<Arc<PrefixedTubes>>,
 }
 

@@ -74,13 +74,13 @@ impl Store {
         Ok(())
     }
 
-    /// Writes in the journal's head the features that are not in use yet. Returns the sequence of
-    /// the slot that is to be synced before the first byte that needs them, without the store's
+    /// Writes in the journal's head the features that are not in use yet. Returns the number of
+    /// that write: it is to be synced before the first byte that needs them, without the store's
     /// lock, and passed to [`head_synced`](Self::head_synced); then this is called again. `None` if
     /// all are in use.
     ///
     /// # Errors
-    /// As [`use_feature`](Self::use_feature), apart from `Broken` by a sync.
+    /// As [`use_feature`](Self::use_feature), except that it syncs nothing.
     #[cold]
     pub(crate) fn write_features(&mut self, needs: Needs) -> Result<Option<u64>> {
         let missing = needs.without(self.entered);
@@ -104,18 +104,18 @@ impl Store {
         Ok(None)
     }
 
-    /// The journal was synced after the slot of this sequence was written, or could not be.
+    /// The journal was synced after this write of its head, or could not be.
     ///
     /// # Errors
     /// `Broken` if it could not be synced.
-    pub(crate) fn head_synced(&mut self, sequence: u64, synced: Result<()>) -> Result<()> {
+    pub(crate) fn head_synced(&mut self, write: u64, synced: Result<()>) -> Result<()> {
         synced.map_err(|error| match error.kind() {
-            // Of the queue, which holds no record that needs it.
+            // The queue was closed, and no record needs the slot.
             ErrorKind::Closed => error,
             _ => self.stop(error),
         })?;
         if let Some(ring) = &mut self.ring {
-            ring.slot_synced(sequence);
+            ring.slot_synced(write);
         }
         Ok(())
     }

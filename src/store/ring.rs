@@ -57,8 +57,10 @@ pub(crate) struct Ring {
     /// Whether the last record only says what is synced, or nothing was written since the opening.
     is_idle: bool,
     pub(super) slot: Slot,
-    /// The next one, written and not synced.
-    unsynced_slot: Option<Slot>,
+    /// The next one, written and not synced, with the number of that write.
+    unsynced_slot: Option<(u64, Slot)>,
+    /// Slots written since the opening.
+    slot_writes: u64,
     record: RecordBuilder,
     /// The sequence of the last carry.
     carries: u64,
@@ -87,6 +89,7 @@ impl Ring {
             is_idle: true,
             slot,
             unsynced_slot: None,
+            slot_writes: 0,
             record: RecordBuilder::default(),
             carries: last_carry.map_or(0, |carry| carry.sequence),
             carried_upto: last_carry.map_or(0, |carry| carry.upto),
@@ -283,31 +286,32 @@ impl Ring {
     pub(crate) fn use_features(&mut self, features: Features) -> Result<(), WriteFault> {
         // One that waits for its sync is overwritten. Its writer finds that and writes again.
         self.unsynced_slot = None;
-        let sequence = self.write_slot(features)?;
+        let write = self.write_slot(features)?;
         self.sync()?;
-        self.slot_synced(sequence);
+        self.slot_synced(write);
         Ok(())
     }
 
-    /// Writes these features into the slot that is not valid now, and returns its sequence: they
-    /// are in use once the file was synced, see [`slot_synced`](Self::slot_synced). While an
-    /// earlier slot waits for that it writes nothing and returns the sequence of that one: the
-    /// other slot is the only one that is on the medium.
+    /// Writes these features into the slot that is not valid now, and returns the number of this
+    /// write: they are in use once the file was synced, see [`slot_synced`](Self::slot_synced).
+    /// While an earlier write waits for that it writes nothing and returns the number of that one:
+    /// the other slot is the only one that is on the medium.
     pub(crate) fn write_slot(&mut self, features: Features) -> Result<u64, WriteFault> {
-        if let Some(earlier) = &self.unsynced_slot {
-            return Ok(earlier.sequence);
+        if let Some((earlier, _)) = &self.unsynced_slot {
+            return Ok(*earlier);
         }
-        let sequence = self.slot.sequence + 1;
-        let slot = Slot { sequence, features };
+        let slot = Slot { sequence: self.slot.sequence + 1, features };
         // A slot that was written in part is not valid, and the next write goes to it again.
         self.file.write_at(slot.at(), &slot.encode(self.seed)).map_err(WriteFault::Undone)?;
-        self.unsynced_slot = Some(slot);
-        Ok(sequence)
+        // Not its sequence, which a slot has as well that is written over this one.
+        self.slot_writes += 1;
+        self.unsynced_slot = Some((self.slot_writes, slot));
+        Ok(self.slot_writes)
     }
 
-    /// The file was synced after the slot of this sequence was written.
-    pub(crate) fn slot_synced(&mut self, sequence: u64) {
-        if let Some(slot) = self.unsynced_slot.take_if(|slot| slot.sequence == sequence) {
+    /// The file was synced after this write of a slot.
+    pub(crate) fn slot_synced(&mut self, write: u64) {
+        if let Some((_, slot)) = self.unsynced_slot.take_if(|(number, _)| *number == write) {
             self.slot = slot;
         }
     }

@@ -462,10 +462,10 @@ fn closed_connection() {
     drop(tube.take().unwrap());
     let job = tube.peek(id).unwrap();
     assert_eq!((job.state, job.attempts), (State::Ready, 1), "the attempt counts");
-    let ada = queue.consumer("ada").unwrap();
-    tube.by(&ada).take().unwrap().detach();
+    let connection = queue.session();
+    tube.by(&connection).take().unwrap().detach();
     assert_eq!(state(&tube, id), State::Taken);
-    drop(ada);
+    drop(connection);
     let job = tube.peek(id).unwrap();
     assert_eq!((job.state, job.attempts), (State::Ready, 2));
 }

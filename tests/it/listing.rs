@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 use tubewell::{
-    Clock, Filter, Lapse, ManualClock, Release, Result, State, TaskId, TaskSummary, Tube, TubeKind,
-    TubeOptions,
+    Clock, Filter, Lapse, ManualClock, Queue, Release, Result, Retention, State, TaskId,
+    TaskSummary, Tube, TubeKind, TubeOptions,
 };
 
 /// The payloads of a state as text, from both listings.
@@ -265,6 +265,22 @@ fn a_delay_that_is_moved_between_pages_is_listed_at_its_place() {
     wanted.retain(|id| !due[1_000..=1_002].contains(id));
     wanted.extend([due[1_001], due[1_002]]);
     assert!(rest == wanted, "the one that has moved before the page is missed");
+}
+
+#[test]
+fn blocked_and_finished_tasks_are_listed_by_id() {
+    let queue = Queue::in_memory().unwrap();
+    let kept = TubeOptions::default().keep_finished(Retention::new().count(9));
+    let tube = queue.create_tube("t", kept).unwrap();
+    let first = tube.put(b"first").unwrap();
+    // Neither by priority nor by the time of their ends.
+    let blocked = [3, 1, 2]
+        .map(|priority| tube.task(b"later").priority(priority).after([first]).put().unwrap());
+    let listed = |state| tube.tasks(state).map(|task| task.unwrap().id).collect::<Vec<_>>();
+    assert_eq!(listed(State::Blocked), blocked);
+    tube.take().unwrap().ack().unwrap();
+    (0..3).for_each(|_| tube.take().unwrap().ack().unwrap());
+    assert_eq!(listed(State::Done), [&[first][..], &blocked].concat());
 }
 
 #[test]

@@ -93,6 +93,39 @@ fn an_advance_in_a_transaction_may_come_after_what_that_puts() {
     assert_eq!(next_tube.take().unwrap().id(), whole);
 }
 
+/// Regression: a put or an advance after a task wrote its row, with one more edge, as it was before
+/// the work that is due in its tube. That work went in a commit of its own before a later verb
+/// there, and the transaction brought the row back: the task stood in two states.
+#[test]
+fn what_is_due_where_an_earlier_task_is_joins_the_transaction() {
+    for is_advance in [false, true] {
+        let (builder, clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let tube = |name| queue.tube(name).unwrap();
+        let (tube, next_tube, of_earlier) = (tube("t"), tube("next"), tube("earlier"));
+        let earlier = of_earlier.task(b"e").delay(secs(1)).put().unwrap();
+        tube.put(b"step").unwrap();
+        let task = tube.take().unwrap();
+        clock.advance(secs(2));
+        let beside = queue.transact(|tx| {
+            match is_advance {
+                true => tx.advance_with(&task, &next_tube, Advance::new().after([earlier]))?,
+                false => _ = next_tube.task(b"later").after([earlier]).put_in(tx)?,
+            }
+            of_earlier.put_in(tx, b"beside")
+        });
+        let beside = beside.unwrap();
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+        assert_eq!((counts(&of_earlier), next_tube.stats().unwrap().blocked), ([2, 0, 0, 0], 1));
+        let taken = of_earlier.take_many(9).unwrap();
+        assert_eq!(taken.iter().map(|task| task.id()).collect::<Vec<_>>(), [earlier, beside]);
+        assert!(next_tube.try_take().unwrap().is_none());
+        of_earlier.ack_many(taken).unwrap();
+        assert!(next_tube.try_take().unwrap().is_some());
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+    }
+}
+
 /// What is due in the next tube makes room there, as it does for an advance by itself.
 #[test]
 fn an_advance_in_a_transaction_is_refused_as_one_by_itself() {

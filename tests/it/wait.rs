@@ -556,12 +556,25 @@ fn a_wait_with_a_time_and_a_stop_ends_at_the_first_of_both() {
             move || tube.take_timeout_until(secs(60), &stop).unwrap().is_none()
         });
         crate::until_waiting(&tube, 1);
+        // One that waits for room in a full tube ends in the same two ways.
+        let full = queue.create_tube("full", TubeOptions::default().capacity(1).if_not_exists());
+        let full = full.unwrap();
+        let _ = full.put(b"a");
+        let putter = thread::spawn({
+            let stop = stop.clone();
+            move || {
+                let put = full.task(b"b").wait_for_room(secs(60)).wait_for_room_until(&stop);
+                kind(put.put())
+            }
+        });
+        crate::until(|| queue.waiters().unwrap().len() == 2);
         if by_stop {
             stop.stop();
         } else {
             clock.advance(secs(60));
         }
         assert!(taker.join().unwrap());
+        assert_eq!(putter.join().unwrap(), ErrorKind::Full);
     }
     // Both have ended before the call.
     let stop = Stop::new();

@@ -1,34 +1,36 @@
 //! The first use of a feature of the format: it is in the journal's head, synced, before the first
-//! byte that needs it. The caller waits for that sync without the engine's lock, which it once held
-//! in the meantime, so that every other caller waited too.
+//! byte that needs it. The caller waits for that sync without the engine's lock. It once held the
+//! lock meanwhile, and every other caller waited too.
 
 use crate::beside::Stop;
 use crate::disk::SimDisk;
 use crate::seeds::seeds;
 use crate::step::At;
 use crate::trust::{open, open_at};
-use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Builder, JoinHandle};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, Builder, JoinHandle};
 use tubewell::testing::FileName;
-use tubewell::{Durability, ManualClock, Queue, Result, TaskId};
+use tubewell::{Durability, ManualClock, Queue, Result, TaskId, Tube};
 
-/// Calls from a thread of this name, whose first sync is held until the sender is dropped.
-fn held(
-    disk: &SimDisk,
-    name: &'static str,
-    call: impl FnOnce() -> Result<TaskId> + Send + 'static,
-) -> (JoinHandle<Result<TaskId>>, Receiver<bool>, Sender<()>) {
+/// Puts a task with a tag, the first one, in a thread that is held at its first sync until the
+/// sender is dropped. Returns once it is there.
+fn held_at_its_sync(disk: &SimDisk, tube: &Tube) -> (JoinHandle<Result<TaskId>>, Sender<()>) {
+    const NAME: &str = "first use";
     let ((stopped, came), (go_on, may_go_on)) = (channel(), channel());
-    disk.stop_at(Stop { at: At::Sync(1), thread: Some(name), stopped, go_on: may_go_on });
-    (Builder::new().name(name.into()).spawn(call).unwrap(), came, go_on)
+    disk.stop_at(Stop { at: At::Sync(1), thread: Some(NAME), stopped, go_on: may_go_on });
+    let tube = tube.clone();
+    let put = move || tube.task(b"tagged").tag("a").put();
+    let thread = Builder::new().name(NAME.into()).spawn(put).unwrap();
+    came.recv().unwrap();
+    (thread, go_on)
 }
 
-/// The names of features that stand anywhere in the head.
-fn named(disk: &SimDisk) -> BTreeSet<&'static str> {
+/// Whether one slot of the head has the names of both features.
+fn has_both(disk: &SimDisk) -> bool {
     let bytes = disk.bytes(FileName::Journal);
-    let head = String::from_utf8_lossy(&bytes[..16 << 10]).into_owned();
-    ["tags", "tracking", "history"].into_iter().filter(|name| head.contains(name)).collect()
+    let has = |slot: &[u8], name: &str| slot.windows(name.len()).any(|it| it == name.as_bytes());
+    let mut slots = bytes[4096..12_288].chunks(4096);
+    slots.any(|slot| has(slot, "tags") && has(slot, "tracking"))
 }
 
 fn tagged(queue: &Queue) -> usize {
@@ -41,10 +43,7 @@ fn others_go_on_while_a_first_use_waits_for_its_sync() {
         let disk = SimDisk::new(seed);
         // On a clock that stands still no write is too old to wait for a sync.
         let (queue, tube) = open_at(&disk, Durability::Relaxed, &ManualClock::new());
-        let of_thread = tube.clone();
-        let put = move || of_thread.task(b"tagged").tag("a").put();
-        let (first, came, go_on) = held(&disk, "first use", put);
-        came.recv().unwrap();
+        let (first, go_on) = held_at_its_sync(&disk, &tube);
         // None of these needs more than the engine's lock.
         let plain = [b"one", b"two"].map(|payload| tube.put(payload).unwrap());
         tube.take().unwrap().ack().unwrap();
@@ -64,20 +63,46 @@ fn two_first_uses_at_a_time_are_entered_one_after_the_other() {
         let disk = SimDisk::new(seed);
         let (queue, tube) = open(&disk, Durability::Durable);
         let plain = tube.put(b"plain").unwrap();
-        let of_thread = tube.clone();
-        let put = move || of_thread.task(b"tagged").tag("a").put();
-        let (first, came, go_on) = held(&disk, "first use", put);
-        came.recv().unwrap();
+        let (first, go_on) = held_at_its_sync(&disk, &tube);
         let of_thread = queue.clone();
-        let second = std::thread::spawn(move || of_thread.track(plain));
+        let second = thread::spawn(move || of_thread.track(plain));
+        // Perhaps it comes to its write only later: of ten seeds some meet the first one.
+        thread::yield_now();
         drop(go_on);
         first.join().unwrap().unwrap();
         second.join().unwrap().unwrap();
-        assert_eq!(named(&disk), BTreeSet::from(["tags", "tracking"]));
+        assert!(has_both(&disk), "seed {seed}");
         disk.cut_power();
         drop((queue, tube));
         let (queue, _tube) = open(&disk, Durability::Durable);
         assert_eq!((tagged(&queue), queue.tracked().count()), (1, 1), "seed {seed}");
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+    }
+}
+
+/// A transaction syncs the first use of its own verbs before it goes on, and overwrites the slot of
+/// one that waits for its sync. That one enters its feature again.
+#[test]
+fn a_transaction_overwrites_the_slot_of_a_first_use_that_waits() {
+    for seed in seeds(10) {
+        let disk = SimDisk::new(seed);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        let plain = tube.put(b"plain").unwrap();
+        tube.take().unwrap().detach();
+        let (first, go_on) = held_at_its_sync(&disk, &tube);
+        let of_thread = tube.clone();
+        let waits = queue.clone();
+        let second = thread::spawn(move || {
+            waits.transact(|tx| of_thread.task(b"dependent").after([plain]).put_in(tx))
+        });
+        thread::yield_now();
+        drop(go_on);
+        first.join().unwrap().unwrap();
+        second.join().unwrap().unwrap();
+        disk.cut_power();
+        drop((queue, tube));
+        let (queue, tube) = open(&disk, Durability::Durable);
+        assert_eq!((tagged(&queue), tube.len().unwrap()), (1, 3), "seed {seed}");
         assert_eq!(queue.check().unwrap(), Vec::<String>::new());
     }
 }
@@ -89,10 +114,7 @@ fn a_power_cut_before_the_sync_of_a_first_use_leaves_none_of_it() {
         let disk = SimDisk::new(seed);
         let (queue, tube) = open(&disk, Durability::Durable);
         let plain = tube.put(b"plain").unwrap();
-        let of_thread = tube.clone();
-        let put = move || of_thread.task(b"tagged").tag("a").put();
-        let (first, came, go_on) = held(&disk, "first use", put);
-        came.recv().unwrap();
+        let (first, go_on) = held_at_its_sync(&disk, &tube);
         disk.cut_power();
         drop(go_on);
         assert!(first.join().unwrap().is_err());

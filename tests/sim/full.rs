@@ -22,10 +22,11 @@ use verbs::{May, Verb, long, verbs};
 
 /// No verbs of an open queue, or they touch no row: how a full disk is opened is in
 /// [`full_disk`](crate::full_disk).
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
     "encode",
     "in_memory",
     "open",
+    "open_disk",
     "set_callback",
     "synced",
     "table",
@@ -103,10 +104,9 @@ fn play((verb, may, call): Verb, limit: Limit, ring: usize, is_cut: bool) -> boo
 
 #[test]
 fn every_method_that_can_fail_is_a_verb_here() {
-    let files = ["full.rs", "full/of_a_task.rs", "full/of_the_queue.rs", "full/put_and_take.rs"]
-        .map(|name| format!("sim/{name}"));
-    let files = files.iter().map(String::as_str).chain(["sim/full/reads.rs", "sim/full/stage.rs"]);
-    let missing = methods::uncalled(&files.collect::<Vec<_>>());
+    let files = ["of_a_task", "of_the_queue", "put_and_take", "reads"];
+    let files = files.map(|name| format!("sim/full/{name}.rs"));
+    let missing = methods::uncalled(&files.each_ref().map(String::as_str));
     assert_eq!(missing, OTHERS.map(str::to_owned).into());
 }
 
@@ -194,6 +194,8 @@ fn r3_tasks_in_hand_are_returned_on_a_full_disk() {
     for _ in 0..3 {
         stage.clock.advance(WAVE_AT);
         stage.tube.kick(u64::MAX).unwrap();
+        // With room the timer lets a blocked task through.
+        stage.queue.tick().unwrap();
         while let Some(task) = stage.tube.try_take().unwrap() {
             task.ack().unwrap();
         }

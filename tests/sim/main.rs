@@ -25,6 +25,7 @@ mod methods;
 mod model;
 mod openings;
 mod pieces;
+mod put_all;
 mod reading;
 mod reads;
 mod regressions;

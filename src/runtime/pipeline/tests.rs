@@ -56,7 +56,7 @@ fn alone<O: Op>(core: &Shared, op: &O) -> O::Done {
         drop(core.release(state));
         match done {
             Ok((done, _)) => return done,
-            Err(Undone::TryAfter(Need::Feature(slot))) => core.sync_head(slot).unwrap(),
+            Err(Undone::TryAfter(Need::Feature(write))) => core.sync_head(write).unwrap(),
             Err(_) => panic!("refused"),
         }
     }

@@ -3,7 +3,7 @@
 
 use super::disk::{Plan, SimDisk};
 use super::*;
-use crate::format::feature::{Feature, Unknown};
+use crate::format::feature::{Feature, HISTORY, KNOWN, Needs, TAGS, TRACKING, Unknown};
 use crate::store::disk::FileName;
 use crate::store::features::SLOT_BYTES;
 use crate::store::head::PAGE;
@@ -143,6 +143,53 @@ fn an_entry_is_complete_or_absent_after_every_end() {
             }
         }
     }
+}
+
+/// Three first uses at a time: the write of the first is overwritten by one that is synced at once
+/// and fails, that by a third. The sync of the first says nothing of the third, although both wrote
+/// the same slot.
+#[test]
+fn a_sync_makes_no_other_write_of_the_slot_true() {
+    let disk = SimDisk::new(1);
+    let mut store = open(&disk).unwrap();
+    let needs = |feature| {
+        let mut needs = Needs::default();
+        needs.add(feature);
+        needs
+    };
+    let first = store.write_features(needs(&TAGS)).unwrap().unwrap();
+    assert_eq!(store.write_features(needs(&HISTORY)).unwrap(), Some(first), "it waits for that");
+    disk.plan(0, Plan::FailOnce);
+    assert_eq!(store.use_feature(&TRACKING).unwrap_err().kind(), ErrorKind::Io);
+    disk.no_plan();
+    let third = store.write_features(needs(&HISTORY)).unwrap().unwrap();
+    store.head_synced(first, Ok(())).unwrap();
+    assert_eq!(store.write_features(needs(&HISTORY)).unwrap(), Some(third));
+    store.journal().unwrap().sync_head().unwrap();
+    store.head_synced(third, Ok(())).unwrap();
+    assert_eq!(store.write_features(needs(&HISTORY)).unwrap(), None);
+    let again = store.write_features(needs(&TAGS)).unwrap().unwrap();
+    store.journal().unwrap().sync_head().unwrap();
+    store.head_synced(again, Ok(())).unwrap();
+    disk.power_cut();
+    drop(store);
+    let store = open_with(&disk, knowing(KNOWN)).unwrap();
+    let features = &store.ring.as_ref().unwrap().slot.features;
+    assert!(features.has(TAGS.number) && features.has(HISTORY.number), "{features:?}");
+}
+
+/// A sync of the head that fails ends the queue, as any other.
+#[test]
+fn a_failed_sync_of_the_head_stops_the_store() {
+    let disk = SimDisk::new(1);
+    let mut store = open(&disk).unwrap();
+    let mut needs = Needs::default();
+    needs.add(&TAGS);
+    let write = store.write_features(needs).unwrap().unwrap();
+    disk.plan(0, Plan::FailSync);
+    let synced = store.journal().unwrap().sync_head();
+    assert_eq!(store.head_synced(write, synced).unwrap_err().kind(), ErrorKind::Broken);
+    assert_eq!(store.write_features(needs).unwrap_err().kind(), ErrorKind::Broken);
 }
 
 /// Regression: a kill after the failed sync of an entry. Reads showed the feature, the medium did

@@ -6,7 +6,6 @@
 
 use super::{Bytes, fine, play};
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error as StdError;
 use std::time::{Duration, UNIX_EPOCH};
 use tubewell::{
     Advance, Clock, Conflict, Distribution, ErrorKind, ManualClock, Missed, Orphaned, Overlap,
@@ -122,6 +121,14 @@ fn is_whole(of: &Distribution) {
         .enumerate()
         .map(|(at, tasks)| Distribution::bucket_start(at) * u32::try_from(*tasks).unwrap());
     assert!(at_least.sum::<Duration>() <= of.total(), "{of:?}");
+}
+
+/// The refusal of a verb inside of a transaction.
+fn of_closure<T>(done: Result<T>) -> Result<T> {
+    done.map_err(|error| match error.kind() {
+        ErrorKind::Rejected => *error.into_source().unwrap().downcast().unwrap(),
+        _ => error,
+    })
 }
 
 fn number_of(tube: &str) -> usize {
@@ -284,7 +291,8 @@ impl World {
             true => fine(task.advance_with(&self.tubes[at], terms)).is_some(),
             false => {
                 let tube = &self.tubes[at];
-                self.queue.transact(|tx| tx.advance_with(&task, tube, terms)).is_ok()
+                let done = self.queue.transact(|tx| tx.advance_with(&task, tube, terms));
+                fine(of_closure(done)).is_some()
             }
         };
         if is_done {
@@ -331,7 +339,7 @@ impl World {
         before.push(id);
         let open = self.open(&before);
         let (is_first, fails) = (bytes.flag(), bytes.byte().is_multiple_of(4));
-        let put = self.queue.transact(|tx| -> Result<TaskId, Box<dyn StdError + Send + Sync>> {
+        let put = self.queue.transact(|tx| {
             if is_first {
                 tx.ack(&task)?;
             }
@@ -339,20 +347,22 @@ impl World {
             if !is_first {
                 tx.ack(&task)?;
             }
-            if fails { Err("as it was drawn".into()) } else { Ok(put) }
+            // Refused for a reason of its own, and all of it.
+            if fails {
+                tube.put_in(tx, b"payload").and(tube.peek(put).map(|_| put))
+            } else {
+                Ok(put)
+            }
         });
-        match put {
-            Ok(put) => {
+        match fine(of_closure(put)) {
+            Some(put) => {
                 self.done.insert(id.get());
                 self.count_run(id.get());
                 self.known.insert(put.get(), at);
                 self.waits.insert(put.get(), open);
                 self.are_followed();
             }
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Rejected, "{error}");
-                self.held.push(task);
-            }
+            None => self.held.push(task),
         }
     }
 

@@ -114,6 +114,10 @@ pub fn of_the_queue() -> Vec<Verb> {
             s.queue.tick()?;
             Ok(Change { gone: s.mortal.clone(), ..Change::default() })
         }),
+        ("tube", May::Disk, |s| s.queue.tube("new").map(nothing)),
+        ("consumer with a grace", May::Disk, |s| {
+            s.queue.consumer_with_grace("eve", WAVE_AT).map(nothing)
+        }),
         ("create_tube_with", May::Disk, |s| {
             let made = s.queue.create_tube_with("new", TubeOptions::default(), |_: &Event| {});
             made.map(nothing)

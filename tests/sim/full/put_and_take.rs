@@ -3,7 +3,15 @@
 use super::stage::{Change, Stage, WAVE_AT, added, gone, nothing, payload};
 use super::verbs::{May, Verb};
 use std::time::Duration;
-use tubewell::{Conflict, ErrorKind, Orphaned, State, Task};
+use tubewell::{Conflict, ErrorKind, Orphaned, Result, State, Task, TaskId};
+
+/// The refusal of a verb inside of a transaction.
+fn refused_inside(done: Result<TaskId>) -> Result<TaskId> {
+    done.map_err(|error| match error.kind() {
+        ErrorKind::Rejected => *error.into_source().unwrap().downcast().unwrap(),
+        _ => error,
+    })
+}
 
 pub fn put_and_take() -> Vec<Verb> {
     vec![
@@ -53,13 +61,18 @@ pub fn put_and_take() -> Vec<Verb> {
         ("copy_to", May::Always, |s| s.tube.copy_to(s.keyed, &s.tube).map(added)),
         ("put in a transaction", May::Always, |s| {
             let tube = s.tube.clone();
-            let done = s.queue.transact(|tx| tube.put_in(tx, &payload()));
-            match done {
-                Err(error) if error.kind() == ErrorKind::Rejected => {
-                    Err(*error.into_source().unwrap().downcast().unwrap())
-                }
-                done => done.map(added),
+            refused_inside(s.queue.transact(|tx| tube.put_in(tx, &payload()))).map(added)
+        }),
+        ("put and advance in a transaction", May::Always, |s| {
+            let (tube, task) = (s.tube.clone(), s.held());
+            let done = s.queue.transact(|tx| {
+                tx.advance(&task, &tube)?;
+                tx.put(&tube, &payload())
+            });
+            if done.is_err() {
+                s.held = Some(task);
             }
+            refused_inside(done).map(added)
         }),
         ("take and ack", May::Never, |s| {
             let task = s.tube.try_take()?.unwrap();
@@ -127,6 +140,11 @@ pub fn put_and_take() -> Vec<Verb> {
         }),
         ("take with a timeout", May::Never, |s| {
             s.tube.take_timeout(Duration::ZERO)?.unwrap().release().map(nothing)
+        }),
+        ("take with a stop", May::Never, |s| {
+            s.tube.take_until(&s.stop)?.unwrap().release()?;
+            let tubes = s.queue.tubes_of([s.tube.name()])?;
+            tubes.take_until(&s.stop)?.unwrap().release().map(nothing)
         }),
         ("take with a timeout and a stop", May::Never, |s| {
             s.tube.take_timeout_until(Duration::ZERO, &s.stop)?.unwrap().release().map(nothing)

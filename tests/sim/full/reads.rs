@@ -98,6 +98,11 @@ pub fn reads() -> Vec<Verb> {
             s.tube.setting("ttr")?;
             s.queue.setting("session_grace").map(nothing)
         }),
+        ("len, find_tube and trashed", May::Never, |s| {
+            assert!(s.queue.find_tube("full")?.unwrap().len()? > 0);
+            assert_eq!((s.queue.scope("a").find_tube("new")?, s.tube.trashed().count()), (None, 0));
+            Ok(Change::default())
+        }),
         ("tubes and names", May::Never, |s| {
             s.queue.tubes()?;
             s.queue.scope("a").tubes()?;

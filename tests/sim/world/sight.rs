@@ -110,6 +110,9 @@ impl World {
     /// Reads the history of a task and its checkpoint.
     pub(super) fn look_beside(&mut self, info: &TaskInfo) -> Result<()> {
         let id = info.id;
+        let found = self.queue().find(id)?;
+        let of = |task: &TaskInfo| (task.tube.clone(), task.state, task.payload.clone());
+        assert_eq!((found.id, of(&found)), (id, of(info)));
         let checkpoint = self.queue().tube(&info.tube)?.last_checkpoint(id)?;
         self.checkpoints.insert(id, checkpoint.map(|state| state.len() as u8));
         let history = self.queue().history(id)?;
