@@ -124,8 +124,8 @@ impl Queue {
 
     /// Makes a tube as [`create_tube`](Queue::create_tube) does, with a callback as
     /// [`on_task_change`](Tube::on_task_change) sets it. The callback of a new tube misses no step.
-    /// That of a tube that [exists](TubeOptions::if_not_exists) is replaced and dropped:
-    /// `on_task_change` returns it.
+    /// That of a tube that [exists](TubeOptions::if_not_exists) is replaced and dropped; to get it
+    /// back, set the new one by `on_task_change`, which returns it.
     ///
     /// ```
     /// use std::sync::mpsc;

@@ -193,9 +193,7 @@ impl Transaction<'_> {
     /// Finds the tasks that a put or an advance comes after, first in this tube.
     pub(crate) fn find(&self, ids: &[TaskId], first: u32) -> Result<FoundTasks> {
         let first = [first, self.inner.core.last_found()];
-        let found = self.session.run(&FindTasks { ids, first })?;
-        self.session.depends_on(found.tubes.values().copied());
-        Ok(found)
+        self.session.run(&FindTasks { ids, first })
     }
 
     /// Refuses a handle of another queue.
@@ -288,7 +286,8 @@ impl<T: ?Sized, B: Borrow<T>> NewTask<'_, T, Vec<B>> {
     /// for room.
     ///
     /// # Errors
-    /// As [`put`](NewTask::put), and then none was put; [`Invalid`](ErrorKind::Invalid) if the
+    /// As [`put`](NewTask::put), and then none was put; [`TooLarge`](ErrorKind::TooLarge) for tasks
+    /// before them in too many tubes, as for one task; [`Invalid`](ErrorKind::Invalid) if the
     /// transaction is of another queue.
     pub fn put_in(self, tx: &Transaction<'_>) -> Result<Vec<TaskId>> {
         self.run_in(tx).map(|done| ids(&done))
@@ -299,7 +298,8 @@ impl<T: ?Sized> NewTask<'_, T, TaskList<'_, T>> {
     /// Puts the tasks inside a transaction: they can be taken after the commit.
     ///
     /// # Errors
-    /// As [`put`](Self::put), and then none was put; [`Invalid`](ErrorKind::Invalid) if the
+    /// As [`put`](Self::put), and then none was put; [`TooLarge`](ErrorKind::TooLarge) for tasks
+    /// before them in too many tubes, as for one task; [`Invalid`](ErrorKind::Invalid) if the
     /// transaction is of another queue.
     pub fn put_in(self, tx: &Transaction<'_>) -> Result<Vec<TaskId>> {
         self.run_in(tx).map(|done| ids(&done))

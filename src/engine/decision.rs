@@ -4,7 +4,7 @@
 use crate::engine::effects::Effects;
 use crate::format::Range;
 use crate::format::feature::Needs;
-use crate::format::key::Run;
+use crate::format::key::{Key, Run};
 use crate::format::layer::WriteSet;
 use crate::format::{Met, Value, View};
 use crate::words::error::Result;
@@ -43,6 +43,21 @@ impl Decision {
     #[inline]
     pub(crate) fn is_durable(&self) -> bool {
         self.rows.has_durable || self.rows.is_empty()
+    }
+
+    /// Whether it writes rows of this run.
+    pub(crate) fn has_rows_of(&self, run: Run) -> bool {
+        let of_run =
+            |(key, _): (&Key, _)| Range::holding(key).is_some_and(|it| it.run == Some(run));
+        self.rows.layer.iter().any(of_run)
+    }
+
+    /// Whether both write the same row.
+    #[cold]
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let (own, other) = (&self.rows.layer, &other.rows.layer);
+        let (few, many) = if own.entries() < other.entries() { (own, other) } else { (other, own) };
+        few.iter().any(|(key, _)| many.get(key).is_some())
     }
 
     /// Begins a part, which is decided over this decision. It is empty.

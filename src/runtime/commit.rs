@@ -1,12 +1,14 @@
 //! The steps of an op: read the clock, do due work, decide, write, make visible. All of it happens
 //! under the engine's lock, which no thread holds while it waits for a disk, a checkpoint or space.
 
+mod need;
 mod after_work;
 mod following;
 mod numbers;
 mod tubes;
 
 use after_work::AfterWork;
+pub(crate) use need::{Need, Undone};
 
 use crate::engine::context::{OpContext, Repaired, Reserve, sound};
 use crate::engine::decision::{Decision, Over};
@@ -18,7 +20,7 @@ use crate::format::{Tag, View};
 use crate::runtime::derived_state::DerivedState;
 use crate::runtime::events::Hub;
 use crate::runtime::group_commit::{GroupCommit, Mark};
-use crate::store::{Health, Opened, Store, StoreFailure};
+use crate::store::{Health, Opened, Store};
 use crate::words::clock::{Clock, Now, QueueClock};
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_TASKS, SWEEP_TASKS_FULL};
@@ -66,46 +68,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) now: Now,
     pub(crate) call: &'a mut Attempts,
     pub(crate) env: CommitEnv<'a>,
-}
-
-/// What an op needs before it is tried again. Nothing of it has happened.
-pub(crate) enum Need {
-    /// Its record is too large for the journal: it goes through a commit of the base.
-    BaseCommit,
-    /// The journal has no room: checkpoint.
-    JournalSpace,
-    /// The reserved numbers are used up: sync up to this mark.
-    Numbers(Mark),
-    /// It is the first op that uses a feature. This write of the journal's head names the feature:
-    /// sync it.
-    Feature(u64),
-    /// A checkpoint met a full disk, and the base cannot be read before it is open again.
-    Reopening,
-    /// More is due in the tube than one turn works off, or a damaged row was repaired: others get
-    /// the lock first.
-    Yield,
-}
-
-/// Why an op was not done. It changed nothing that is visible.
-pub(crate) enum Undone {
-    TryAfter(Need),
-    Refused(Error),
-}
-
-impl From<Error> for Undone {
-    fn from(error: Error) -> Self {
-        Self::Refused(error)
-    }
-}
-
-impl From<StoreFailure> for Undone {
-    fn from(failure: StoreFailure) -> Self {
-        match failure {
-            StoreFailure::NoRoom => Self::TryAfter(Need::JournalSpace),
-            StoreFailure::TooLarge => Self::TryAfter(Need::BaseCommit),
-            StoreFailure::Refused(error) | StoreFailure::Broken(error) => Self::Refused(error),
-        }
-    }
+    /// What a transaction has decided, in which this is a commit of its own.
+    pub(crate) beside: Option<&'a Decision>,
 }
 
 impl EngineState {
@@ -157,7 +121,8 @@ impl EngineState {
         env: &CommitEnv<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
         self.health.runs()?;
-        let attempt = &mut Attempt { now: self.now(env.clock), call: attempts, env: *env };
+        let (now, env) = (self.now(env.clock), *env);
+        let attempt = &mut Attempt { now, call: attempts, env, beside: None };
         if let Some(tube) = op.tube()
             && self.is_due(tube, O::SEES_DELAYS, attempt.now)?
             && let Some(done) = self.work_off(tube, op, attempt)?
@@ -366,6 +331,9 @@ impl EngineState {
         attempt: &mut Attempt<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
         let (done, mut grows) = (self.decide(op, attempt)?, op.adds() || op.grows());
+        if attempt.beside.is_some_and(|other| other.overlaps(&self.decision)) {
+            return Err(Undone::TryAfter(Need::Transaction));
+        }
         if self.decision.needs.is_some() {
             let follows = O::FOLLOWS_ENDS && self.follow_at_once(attempt)?;
             let needs = self.decision.needs.unwrap_or_default();

@@ -45,7 +45,7 @@ pub(crate) fn submit<O: Op>(parts: &Shared, op: &O) -> Result<(O::Done, Mark)> {
             Err(Undone::TryAfter(Need::Numbers(mark))) => parts.group_commit.wait(mark)?,
             Err(Undone::TryAfter(Need::Feature(write))) => parts.sync_head(write)?,
             Err(Undone::TryAfter(Need::Reopening)) => parts.await_reopening(),
-            Err(Undone::TryAfter(Need::Yield)) => {
+            Err(Undone::TryAfter(Need::Yield | Need::Transaction)) => {
                 run_post_commit(parts, &post);
                 parts.state.pass_on();
             }

@@ -34,7 +34,7 @@ pub(crate) struct TransactionCommit<'a> {
 struct Decided<'a> {
     state: Option<HandoffGuard<'a, EngineState>>,
     decision: Decision,
-    /// The tubes of the verbs so far, and of the tasks that these depend on.
+    /// The tubes of the verbs so far.
     tubes: BTreeSet<u32>,
     /// The tasks of all verbs.
     tasks: Vec<TaskId>,
@@ -79,7 +79,7 @@ impl<'a> TransactionCommit<'a> {
             return Err(Error::new(ErrorKind::Closed));
         };
         let (now, env) = (state.now(&*self.parts.settings.clock), self.parts.env());
-        let mut attempt = Attempt { now, call: &mut Attempts::default(), env };
+        let mut attempt = Attempt { now, call: &mut Attempts::default(), env, beside: None };
         if let Some(tube) = op.tube() {
             run_due_work(state, decision, tube, tubes.insert(tube), &mut attempt)?;
         }
@@ -94,14 +94,6 @@ impl<'a> TransactionCommit<'a> {
         let done = state.execute_over(op, decision, &mut attempt)?;
         tasks.extend(op.in_doubt(&done));
         Ok(done)
-    }
-
-    /// What is decided from now on depends on rows of these tubes. Work that is due there joins the
-    /// decision: in a commit of its own it would not see it.
-    pub(crate) fn depends_on(&self, numbers: impl IntoIterator<Item = u32>) {
-        if let Ok(mut decided) = self.decided.try_borrow_mut() {
-            decided.tubes.extend(numbers);
-        }
     }
 
     /// Commits the active layer, the verbs' writes and the application's tables together. Returns
@@ -142,14 +134,15 @@ impl<'a> TransactionCommit<'a> {
 }
 
 /// Does the work that is due in the tube of the next verb. Before the first verb in a tube it goes
-/// in commits of its own, one sweep each: no decision depends on the tube's rows yet, and the
-/// transaction's does not grow with what is due. Before later verbs, when little is due, and if
-/// the journal has no space, it joins the decision.
+/// in commits of its own, one sweep each: so the decision of the transaction does not grow with
+/// what is due. It joins the decision before later verbs, when little is due, and if the journal
+/// has no space. It also joins if the decision has rows of the tube, or would write a row that the
+/// work writes: a commit of its own would not see the decision, which would then overwrite it.
 fn run_due_work(
     state: &mut EngineState,
     decision: &mut Decision,
     tube: u32,
-    mut by_itself: bool,
+    is_first: bool,
     attempt: &mut Attempt<'_>,
 ) -> Result<()> {
     // On a full disk the due work waits for a verb that is not in a transaction.
@@ -161,9 +154,14 @@ fn run_due_work(
     let due = WorkOff::of((&state.derived, &state.store), (tube, SWEEP_TASKS), true);
     let due = WorkOff { in_transaction: true, ..due };
     let mut more = state.is_due(tube, true, attempt.now)?;
+    let run = state.derived.run_and_bound(tube).map(|(run, _)| run);
+    let mut by_itself = more && is_first && !run.is_some_and(|run| decision.has_rows_of(run));
     while more {
         if by_itself {
-            match state.commit(&due, attempt) {
+            let Attempt { now, env, .. } = *attempt;
+            let beside = Some(&*decision);
+            let alone = &mut Attempt { now, call: &mut *attempt.call, env, beside };
+            match state.commit(&due, alone) {
                 Ok((left, _)) => more = left,
                 Err(Undone::Refused(error)) => return Err(error),
                 // A damaged row was repaired.

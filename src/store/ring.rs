@@ -303,7 +303,7 @@ impl Ring {
         let slot = Slot { sequence: self.slot.sequence + 1, features };
         // A slot that was written in part is not valid, and the next write goes to it again.
         self.file.write_at(slot.at(), &slot.encode(self.seed)).map_err(WriteFault::Undone)?;
-        // Not its sequence, which a slot has as well that is written over this one.
+        // Not the sequence: a slot written over this one has the same.
         self.slot_writes += 1;
         self.unsynced_slot = Some((self.slot_writes, slot));
         Ok(self.slot_writes)

@@ -8,9 +8,9 @@ use redb::TableDefinition;
 use std::error::Error as StdError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
-use tubewell::TubeOptions;
 use tubewell::{
-    Advance, Cause, Clock, Error, ErrorKind, Queue, Reason, Release, Result, State, Tube,
+    Advance, Cause, Clock, Conflict, Error, ErrorKind, ManualClock, Queue, Reason, Release, Result,
+    State, Tube, TubeOptions, Unique,
 };
 
 pub const DONE: TableDefinition<&str, u64> = TableDefinition::new("done");
@@ -123,6 +123,69 @@ fn what_is_due_where_an_earlier_task_is_joins_the_transaction() {
         of_earlier.ack_many(taken).unwrap();
         assert!(next_tube.try_take().unwrap().is_some());
         assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+    }
+}
+
+/// What a verb of the transaction decides and what is due in the tube of a later one.
+type Scene = fn(&Queue, &ManualClock);
+
+/// Regression: a verb decided on rows of another tube than its own, or of the queue, and the work
+/// that was due in the tube of a later verb wrote the same rows in a commit of its own, which the
+/// transaction then overwrote: tasks stood in two states, were removed twice or stood nowhere.
+#[test]
+fn due_work_joins_a_transaction_that_has_decided_on_its_rows() {
+    let scenes: [(&str, Scene); 4] = [
+        ("a put again gives up an edge", |queue, clock| {
+            let (of_earlier, tube) = (queue.tube("earlier").unwrap(), queue.tube("t").unwrap());
+            let earlier = of_earlier.task(b"e").delay(secs(1)).put().unwrap();
+            let other = tube.put(b"other").unwrap();
+            tube.task(b"k").key("k").after([earlier]).put().unwrap();
+            clock.advance(secs(2));
+            let again = || tube.task(b"k").key("k").on_conflict(Conflict::Replace).after([other]);
+            queue.transact(|tx| again().put_in(tx).and(of_earlier.put_in(tx, b"x"))).unwrap();
+            assert_eq!(counts(&of_earlier), [2, 0, 0, 0]);
+        }),
+        ("a put again brings a key from another tube", |queue, clock| {
+            let options = || TubeOptions::default().unique(Unique::new().in_queue(true));
+            let [from, to] = ["from", "to"].map(|name| queue.create_tube(name, options()).unwrap());
+            from.task(b"k").key("k").delay(secs(1)).put().unwrap();
+            clock.advance(secs(2));
+            let again = || to.task(b"k").key("k").on_conflict(Conflict::Replace);
+            queue.transact(|tx| again().put_in(tx).and(from.put_in(tx, b"x"))).unwrap();
+            assert_eq!(counts(&from)[0], 1);
+            assert_eq!(to.len().unwrap(), 1);
+        }),
+        ("a task in hand is in a tube that took over its own", |queue, clock| {
+            let (from, to) = (queue.tube("from").unwrap(), queue.tube("to").unwrap());
+            from.task(b"t").group("g").put().unwrap();
+            let task = from.take().unwrap();
+            queue.merge("from", "to").unwrap();
+            to.task(b"u").group("g").delay(secs(1)).put().unwrap();
+            clock.advance(secs(2));
+            queue.transact(|tx| tx.ack(&task).and(to.put_in(tx, b"x"))).unwrap();
+            assert_eq!(to.take_many(9).unwrap().len(), 2);
+        }),
+        ("a tag is counted", |queue, clock| {
+            let (one, other) = (queue.tube("one").unwrap(), queue.tube("other").unwrap());
+            other.task(b"b").tag("x").ttl(secs(1)).put().unwrap();
+            other.task(b"c").tag("x").put().unwrap();
+            clock.advance(secs(2));
+            let tagged = || one.task(b"a").tag("x");
+            queue.transact(|tx| tagged().put_in(tx).and(other.put_in(tx, b"x"))).unwrap();
+            assert_eq!(queue.tag_count("x").unwrap(), 2);
+        }),
+    ];
+    for (name, scene) in scenes {
+        let (builder, clock) = still();
+        let queue = builder.in_memory().unwrap();
+        scene(&queue, &clock);
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new(), "{name}");
+        let tubes = queue.tubes().unwrap();
+        let takes = queue.tubes_of(&tubes).unwrap();
+        while let Some(task) = takes.try_take().unwrap() {
+            task.ack().unwrap();
+        }
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new(), "{name}");
     }
 }
 

@@ -25,12 +25,12 @@ fn held_at_its_sync(disk: &SimDisk, tube: &Tube) -> (JoinHandle<Result<TaskId>>,
     (thread, go_on)
 }
 
-/// Whether one slot of the head has the names of both features.
-fn has_both(disk: &SimDisk) -> bool {
+/// Whether one slot of the head has the names of all these features.
+fn in_a_slot(disk: &SimDisk, names: &[&str]) -> bool {
     let bytes = disk.bytes(FileName::Journal);
     let has = |slot: &[u8], name: &str| slot.windows(name.len()).any(|it| it == name.as_bytes());
     let mut slots = bytes[4096..12_288].chunks(4096);
-    slots.any(|slot| has(slot, "tags") && has(slot, "tracking"))
+    slots.any(|slot| names.iter().all(|name| has(slot, name)))
 }
 
 fn tagged(queue: &Queue) -> usize {
@@ -71,7 +71,7 @@ fn two_first_uses_at_a_time_are_entered_one_after_the_other() {
         drop(go_on);
         first.join().unwrap().unwrap();
         second.join().unwrap().unwrap();
-        assert!(has_both(&disk), "seed {seed}");
+        assert!(in_a_slot(&disk, &["tags", "tracking"]), "seed {seed}");
         disk.cut_power();
         drop((queue, tube));
         let (queue, _tube) = open(&disk, Durability::Durable);
@@ -95,7 +95,10 @@ fn a_transaction_overwrites_the_slot_of_a_first_use_that_waits() {
         let second = thread::spawn(move || {
             waits.transact(|tx| of_thread.task(b"dependent").after([plain]).put_in(tx))
         });
-        thread::yield_now();
+        // It has written its slot, and waits for the sync before its own.
+        while !in_a_slot(&disk, &["dependencies"]) {
+            thread::yield_now();
+        }
         drop(go_on);
         first.join().unwrap().unwrap();
         second.join().unwrap().unwrap();
