@@ -13,24 +13,21 @@ impl Transaction<'_> {
     /// what a step has found is in the application's tables when the next step begins, once.
     ///
     /// ```
-    /// use redb::TableDefinition;
-    /// use tubewell::{Queue, Result};
+    /// use tubewell::Queue;
     ///
-    /// const SIZES: TableDefinition<&str, u64> = TableDefinition::new("sizes");
-    ///
-    /// # fn main() -> Result<()> {
+    /// # fn main() -> tubewell::Result<()> {
     /// let queue = Queue::in_memory()?;
     /// let (fetch, parse) = (queue.tube("fetch")?, queue.tube("parse")?);
     /// let id = fetch.put(b"a.html")?;
     ///
     /// let task = fetch.take()?;
-    /// queue.transact(|tx| -> Result<_> {
-    ///     tx.table(SIZES)?.insert("a.html", 512)?;
-    ///     tx.advance(&task, &parse)
+    /// queue.transact(|tx| {
+    ///     tx.advance(&task, &parse)?;
+    ///     fetch.put_in(tx, b"b.html") // which the page links to
     /// })?;
     ///
-    /// assert!(fetch.is_empty()?);
     /// assert_eq!(parse.take()?.id(), id);
+    /// assert_eq!(&fetch.take()?[..], b"b.html");
     /// # Ok(())
     /// # }
     /// ```

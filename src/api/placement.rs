@@ -110,18 +110,18 @@ impl Place {
     /// use std::time::{Duration, SystemTime};
     /// use tubewell::{Place, Placement, PutView, Queue, State, TubeOptions};
     ///
-    /// struct Tomorrow;
+    /// struct Premiere(SystemTime);
     ///
-    /// impl Placement for Tomorrow {
+    /// impl Placement for Premiere {
     ///     fn place(&self, _: &PutView<'_>) -> Place {
-    ///         Place::new(b"").not_before(SystemTime::now() + Duration::from_secs(86_400))
+    ///         Place::new(b"").not_before(self.0)
     ///     }
     /// }
     ///
-    ///
     /// # fn main() -> tubewell::Result<()> {
-    /// let queue = Queue::builder().placement("tomorrow", Tomorrow).in_memory()?;
-    /// let films = queue.create_tube("films", TubeOptions::default().placement("tomorrow"))?;
+    /// let premiere = Premiere(SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40));
+    /// let queue = Queue::builder().placement("premiere", premiere).in_memory()?;
+    /// let films = queue.create_tube("films", TubeOptions::default().placement("premiere"))?;
     /// let id = films.put(b"Alien")?;
     /// assert_eq!(films.peek(id)?.state, State::Delayed);
     /// # Ok(())

@@ -166,8 +166,8 @@ impl Transaction<'_> {
         held.settle_by(verdict, |op, _| {
             self.same_queue(&held.inner)?;
             match op.verdict {
-                Verdict::Finish(_) => self.session.run(&Adding(op)),
-                _ => self.session.run(op),
+                Verdict::Finish(_) => self.run(&Adding(op)),
+                _ => self.run(op),
             }
         })
     }
@@ -181,7 +181,7 @@ impl Transaction<'_> {
     ) -> Result<()> {
         held.settle_by(verdict, |op, _| {
             self.same_queue(&held.inner)?;
-            self.session.run(&VerbWithPayload { verb: op, new })
+            self.run(&VerbWithPayload { verb: op, new })
         })
     }
 
@@ -193,7 +193,7 @@ impl Transaction<'_> {
     /// Finds the tasks that a put or an advance comes after, first in this tube.
     pub(crate) fn find(&self, ids: &[TaskId], first: u32) -> Result<FoundTasks> {
         let first = [first, self.inner.core.last_found()];
-        self.session.run(&FindTasks { ids, first })
+        self.run(&FindTasks { ids, first })
     }
 
     /// Refuses a handle of another queue.
@@ -245,7 +245,7 @@ impl<T: ?Sized, P> NewTask<'_, T, P> {
         let find = |ids: &[TaskId]| tx.find(ids, first);
         self.submit_after(find, |tube, op| {
             tx.same_queue(&tube.inner)?;
-            tx.session.run(op)
+            tx.run(op)
         })
     }
 }
