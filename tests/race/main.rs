@@ -14,8 +14,12 @@
 
 mod checkpoints;
 mod disk;
+mod flows;
+mod gates;
 mod handles;
 mod jobs;
+mod quiet;
+mod schedules;
 mod several;
 mod sync;
 mod throttles;
@@ -28,7 +32,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
 use shuttle::{Config, Runner};
 use std::str::FromStr;
 use std::time::Duration;
-use tubewell::{Builder, ErrorKind, ManualClock, Queue, Result, Tube};
+use tubewell::{Builder, Durability, ErrorKind, ManualClock, Queue, Result, Tube};
 
 /// Schedules of one scenario.
 const SCHEDULES: usize = 3_000;
@@ -78,6 +82,17 @@ fn lone() -> (Queue, Tube, ManualClock) {
     let queue = builder.in_memory().unwrap();
     let tube = queue.tube("t").unwrap();
     (queue, tube, clock)
+}
+
+/// A queue in memory that syncs nothing, and its clock.
+fn relaxed() -> (Queue, ManualClock) {
+    let (builder, clock) = still();
+    (builder.durability(Durability::Relaxed).in_memory().unwrap(), clock)
+}
+
+/// All rows of the queue agree.
+fn sound(queue: &Queue) {
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
 }
 
 fn secs(count: u64) -> Duration {
