@@ -293,7 +293,9 @@ impl Queue {
         self.call("explain", |core| in_any_tube(id, core.explain(id)))
     }
 
-    /// Removes a tube and its tasks, in one small step for any number of tasks.
+    /// Removes a tube and its tasks, in one small step for any number of tasks. It is not refused
+    /// because tasks of other tubes [wait for them](crate::NewTask::after): of these, those that
+    /// wait for a success or a failure go by [their policy](crate::NewTask::orphaned).
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue};
@@ -318,7 +320,7 @@ impl Queue {
         self.remove(name, tubes::Used::Refuse)
     }
 
-    /// Removes a tube if no task is in it, in any state.
+    /// Removes a tube if no task is in it, in any state; a finished task that it keeps is one.
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue};

@@ -136,6 +136,66 @@ fn each_end_of_a_task_does_to_those_after_it_what_their_edges_say() {
     }
 }
 
+/// A drop without force is refused by what is taken, as in any tube, and not by what waits for its
+/// tasks elsewhere: that goes by its policy. A finished task has succeeded; as long as it is kept,
+/// the tube is not empty.
+#[test]
+fn a_drop_is_not_refused_by_what_waits_in_other_tubes() {
+    let (queue, _) = by_hand();
+    let (tube, other) = (keeping(&queue, "t"), queue.tube("other").unwrap());
+    let [done, open] = [tube.put(b"a").unwrap(), tube.put(b"b").unwrap()];
+    let put = |policy| other.task(b"c").after([done, open]).orphaned(policy).put().unwrap();
+    let policies = [Orphaned::Hold, Orphaned::Cancel, Orphaned::Ignore];
+    let [held, cancelled, freed] = policies.map(put);
+    let released = other.task(b"d").after([done]).put().unwrap();
+    let any_end = other.task(b"e").after_any_end([open]).put().unwrap();
+    tube.take().unwrap().ack().unwrap();
+    let task = tube.take().unwrap();
+    assert_eq!(kind(queue.drop_tube("t")), ErrorKind::TubeBusy);
+    task.release().unwrap();
+    assert_eq!(kind(queue.drop_tube_if_empty("t")), ErrorKind::TubeBusy);
+    let all = [held, cancelled, freed, released, any_end];
+    let (ready, blocked) = (Some(State::Ready), Some(State::Blocked));
+    let before = [blocked, blocked, blocked, ready, blocked];
+    assert_eq!(all.map(|id| state(&queue, id)), before, "a refusal ends nothing");
+    is_sound(&queue);
+
+    queue.drop_tube("t").unwrap();
+    queue.tick().unwrap();
+    assert_eq!(all.map(|id| state(&queue, id)), [blocked, None, ready, ready, ready]);
+    // It stands there as one that was deleted does.
+    assert_eq!(queue.dependencies(released).unwrap(), [done]);
+    is_sound(&queue);
+
+    // The tube of those that wait is not empty, and no reason to refuse the drop either.
+    let parent = queue.tube("p").unwrap().put(b"p").unwrap();
+    other.task(b"f").after([parent]).put().unwrap();
+    assert_eq!(kind(queue.drop_tube_if_empty("other")), ErrorKind::TubeBusy);
+    queue.drop_tube("other").unwrap();
+    queue.tick().unwrap();
+    assert_eq!(queue.find(parent).unwrap().dependents.count, 0);
+    queue.tube("p").unwrap().delete(parent).unwrap();
+    queue.drop_tube_if_empty("p").unwrap();
+    is_sound(&queue);
+}
+
+/// One that was finished in a tube that keeps nothing is no obstacle, whatever came after it.
+#[test]
+fn a_tube_is_empty_once_its_tasks_are_gone_though_others_came_after_them() {
+    let (queue, _) = by_hand();
+    let (tube, other) = (queue.tube("t").unwrap(), queue.tube("other").unwrap());
+    let [done, removed] = [tube.put(b"a").unwrap(), tube.put(b"b").unwrap()];
+    let child = other.task(b"c").after([done, removed]).put().unwrap();
+    tube.take().unwrap().ack().unwrap();
+    assert_eq!(kind(queue.drop_tube_if_empty("t")), ErrorKind::TubeBusy);
+    tube.force_delete(removed).unwrap();
+    queue.drop_tube_if_empty("t").unwrap();
+    assert_eq!(state(&queue, child), Some(State::Blocked), "it is held");
+    other.undepend_all(child).unwrap();
+    assert_eq!(other.take().unwrap().id(), child);
+    is_sound(&queue);
+}
+
 #[test]
 fn a_ttl_and_a_retention_end_a_task_too() {
     let (queue, clock) = by_hand();
