@@ -4,12 +4,12 @@
 use crate::{acked, below, explore, relaxed, sound};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::sync::mpsc::channel;
-use shuttle::thread::{JoinHandle, spawn};
+use shuttle::thread::{JoinHandle, spawn, yield_now};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tubewell::{ErrorKind, Orphaned, Queue, Retention, State, Stop, Task, TaskId};
-use tubewell::{Tube, TubeOptions};
+use tubewell::{Transaction, Tube, TubeOptions};
 
 /// More than one step of a cascade works off.
 const MANY: usize = 34;
@@ -74,6 +74,53 @@ fn a_put_after_a_task_beside_its_ack() {
         let (child, second) = putting.join().unwrap();
         let taken = takers.map(|taker| taker.join().unwrap());
         assert_eq!(BTreeSet::from(taken), BTreeSet::from([child, second]));
+        assert!(is_used_up(&b));
+        sound(&queue);
+        queue.close().unwrap();
+    });
+}
+
+/// The one end is a part of a transaction, or the put after it is; other calls run in between.
+#[test]
+fn a_put_after_a_task_beside_its_ack_with_a_transaction() {
+    explore(|| {
+        let (queue, [a, b]) = two();
+        let parent = a.put(b"parent").unwrap();
+        let task = a.take().unwrap();
+        let ends_in_one = below(2) == 0;
+        let transacting = spawn({
+            let (queue, b) = (queue.clone(), b.clone());
+            move || {
+                let work = |tx: &Transaction<'_>| -> tubewell::Result<TaskId> {
+                    let first = b.put_in(tx, b"first")?;
+                    yield_now();
+                    match ends_in_one {
+                        true => tx.ack(&task)?,
+                        false => return b.task(b"child").after([parent]).put_in(tx),
+                    }
+                    yield_now();
+                    Ok(first)
+                };
+                let put = queue.transact(work).unwrap();
+                if !ends_in_one {
+                    task.ack().unwrap();
+                }
+                put
+            }
+        });
+        let putting = spawn({
+            let b = b.clone();
+            move || b.task(b"child").after([parent]).put().unwrap()
+        });
+        let takers = [takes(&b), takes(&b)];
+        let (of_transaction, child) = (transacting.join().unwrap(), putting.join().unwrap());
+        let mut taken = BTreeSet::from(takers.map(|taker| taker.join().unwrap()));
+        while let Some(task) = b.try_take().unwrap() {
+            assert!(taken.insert(ack(task)));
+        }
+        let put = [of_transaction, child];
+        assert!(put.iter().all(|id| taken.contains(id)));
+        assert_eq!(taken.len(), if ends_in_one { 2 } else { 3 });
         assert!(is_used_up(&b));
         sound(&queue);
         queue.close().unwrap();
@@ -222,6 +269,35 @@ fn a_tree_is_cancelled_beside_the_ack_of_its_root() {
     });
 }
 
+/// A task that is put after the tree goes with it, or comes after what is gone, or is in the way.
+#[test]
+fn a_tree_is_cancelled_beside_a_put_after_it() {
+    explore(|| {
+        let (queue, [_, b]) = two();
+        let root = b.put(b"root").unwrap();
+        let leaf = b.task(b"leaf").after([root]).put().unwrap();
+        let putting = spawn({
+            let b = b.clone();
+            move || b.task(b"late").after([leaf]).put().unwrap()
+        });
+        let cancelled = queue.cancel_tree(root);
+        let late = putting.join().unwrap();
+        sound(&queue);
+        match cancelled {
+            Ok(2) => assert_eq!(ack(b.try_take().unwrap().unwrap()), late),
+            Ok(removed) => assert_eq!(removed, 3),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::HasDependents);
+                assert_eq!(error.tasks(), [late]);
+                assert_eq!(queue.cancel_tree(root).unwrap(), 3);
+            }
+        }
+        assert!(is_used_up(&b));
+        sound(&queue);
+        queue.close().unwrap();
+    });
+}
+
 /// One takes it, whichever end is the last, and the others take nothing.
 #[test]
 fn two_parents_end_at_once_and_their_child_is_handed_out_once() {
@@ -284,8 +360,9 @@ fn what_comes_after_is_there_once_the_ack_has_returned() {
     });
 }
 
-/// A task is put into each tube and a lease is ended while all tasks of the one go to the other.
-/// What is put after the end of the merge stays where it is.
+/// A task is put into each tube and a lease is ended while all tasks of the one go to the other,
+/// also those that come after what the lease is of. What is put after the end of the merge stays
+/// where it is.
 #[test]
 fn a_merge_beside_puts_and_takes_of_both_tubes() {
     explore(|| {
@@ -294,6 +371,9 @@ fn a_merge_beside_puts_and_takes_of_both_tubes() {
         let mut put = from.put_many([*b"held", *b"from"]).unwrap();
         put.push(into.put(b"into").unwrap());
         let (held, stop) = (from.take().unwrap(), Stop::new());
+        for tube in [&from, &into] {
+            put.push(tube.task(b"child").after([held.id()]).put().unwrap());
+        }
         let (reported, received) = channel();
         let takers = [from.clone(), into.clone()].map(|tube| {
             let (stop, reported) = (stop.clone(), reported.clone());
