@@ -165,6 +165,19 @@ const FLOWS: [&str; 13] = [
 const GROUPED: [&str; 7] =
     ["retention", "history", "schedules", "conditions", "throttles", "task-gates", "group-gates"];
 
+const MERGING: [&str; 10] = [
+    "failures",
+    "moves",
+    "retention",
+    "trash",
+    "history",
+    "tags",
+    "dependencies",
+    "throttles",
+    "merges",
+    "task-gates",
+];
+
 #[test]
 fn every_golden_folder_holds_what_the_library_finds() {
     for name in golden::NAMES {
@@ -179,6 +192,9 @@ fn every_golden_folder_holds_what_the_library_finds() {
             "lives" => &LIVES,
             "flows" => &FLOWS,
             "grouped" => &GROUPED,
+            "cascading" => &["failures", "retention", "history", "dependencies"],
+            "merging" => &MERGING,
+            "cron" => &["tags", "schedules"],
             _ => &[],
         };
         assert_eq!(features.collect::<Vec<_>>(), used);

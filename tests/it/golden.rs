@@ -9,6 +9,7 @@
 mod flows;
 pub(crate) mod listing;
 mod lives;
+mod midway;
 mod sparse;
 mod write;
 
@@ -23,7 +24,7 @@ use tubewell::{ManualClock, Queue};
 const FILES: [&str; 2] = ["base.redb", "journal"];
 
 /// The folders of format 1. The stories are in `golden/write.rs`.
-pub(crate) const NAMES: [&str; 20] = [
+pub(crate) const NAMES: [&str; 23] = [
     "closed",
     "killed",
     "mid_lease",
@@ -44,10 +45,13 @@ pub(crate) const NAMES: [&str; 20] = [
     "lives",
     "flows",
     "grouped",
+    "cascading",
+    "merging",
+    "cron",
 ];
 
 /// Bytes of everything in `tests/golden`: some 20 000 for each folder.
-const BYTES_MAX: u64 = 410_000;
+const BYTES_MAX: u64 = 515_000;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")

@@ -123,7 +123,7 @@ pub(super) fn describe(queue: &Queue) -> String {
     text
 }
 
-fn at(time: SystemTime) -> f64 {
+pub(super) fn at(time: SystemTime) -> f64 {
     time.duration_since(listing::written()).unwrap().as_secs_f64()
 }
 

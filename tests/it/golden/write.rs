@@ -4,8 +4,8 @@
 
 use super::listing::{self, DIGESTS, NOTES, Tubes};
 use super::{FILES, NAMES, opened, sparse};
-use super::{flows, lives};
-use crate::disk::Recorder;
+use super::{flows, lives, midway};
+use crate::disk::{Event, Files, Recorder};
 use crate::{home, killed, secs};
 use std::any::Any;
 use std::fs;
@@ -25,14 +25,18 @@ pub(super) struct Story {
     clock: ManualClock,
     tubes: Tubes,
     held: Vec<Box<dyn Any>>,
-    /// Of a story whose disk is full at its end.
+    /// Of a story whose disk is full at its end, or that ends within a verb.
     disk: Recorder,
+    /// The files before the last verb of a story that ends within it.
+    before_last: Option<Files>,
 }
 
 /// How a folder was left.
 enum End {
     Closed,
     Killed,
+    /// After so many writes of its last verb to the journal.
+    Within(usize),
 }
 
 impl Story {
@@ -48,6 +52,25 @@ impl Story {
 
     pub(super) fn hold(&mut self, held: impl Any) {
         self.held.push(Box::new(held));
+    }
+
+    /// The next verb is the last one.
+    pub(super) fn begin_last(&mut self) {
+        self.before_last = Some(self.disk.begin());
+    }
+
+    /// The files on its disk.
+    fn files(&mut self, end: &End) -> Files {
+        let End::Within(writes) = end else { return self.disk.begin() };
+        let mut files = self.before_last.take().expect("a last verb");
+        let (mut left, events) = (*writes, self.disk.events());
+        let mut events = events.iter();
+        while left > 0 {
+            let event = events.next().expect("as many writes");
+            event.carry_out(&mut files);
+            left -= usize::from(matches!(event, Event::Write(1, ..)));
+        }
+        files
     }
 }
 
@@ -444,6 +467,11 @@ fn steps(story: &mut Story) {
     story.hold((ada, poison));
 }
 
+/// Whether the story ends within a verb.
+fn is_cut_off(name: &str) -> bool {
+    ["cascading", "merging"].contains(&name)
+}
+
 fn tell(name: &str, story: &mut Story) -> End {
     let (tell, end): (fn(&mut Story), End) = match name {
         "closed" => (everything, End::Closed),
@@ -467,6 +495,10 @@ fn tell(name: &str, story: &mut Story) -> End {
         "lives" => (lives::lives, End::Killed),
         "flows" => (flows::flows, End::Killed),
         "grouped" => (flows::grouped, End::Killed),
+        "cascading" => (midway::cascading, End::Within(1)),
+        "merging" => (midway::merging, End::Within(4)),
+        #[cfg(feature = "cron")]
+        "cron" => (midway::cron, End::Killed),
         name => panic!("no story is called {name}"),
     };
     tell(story);
@@ -492,28 +524,32 @@ fn write_the_golden_files() {
         }
         let (_home, path) = home();
         let clock = ManualClock::at(listing::written());
+        // A step of what is cut off fits a record.
+        let ring = if is_cut_off(name) { 4 * SMALLEST } else { SMALLEST };
         let builder = || {
             Queue::builder()
                 .clock(clock.clone())
                 .by_hand(true)
-                .journal_bytes(SMALLEST)
+                .journal_bytes(ring)
                 .placement("shortest", shortest())
         };
         let disk = Recorder::default();
-        let queue = match name {
-            "carried" => {
+        let on_disk = name == "carried" || is_cut_off(name);
+        let queue = match on_disk {
+            true => {
                 // A close gives back what redb makes a new file with.
                 builder().disk(disk.lend()).open_disk().unwrap().close().unwrap();
                 builder().disk(disk.lend()).open_disk()
             }
-            _ => builder().open(&path),
+            false => builder().open(&path),
         };
-        let (queue, tubes) = (queue.unwrap(), Tubes::new());
-        let mut story = Story { queue, clock: clock.clone(), tubes, held: Vec::new(), disk };
+        let (queue, tubes, held) = (queue.unwrap(), Tubes::new(), Vec::new());
+        let clock = clock.clone();
+        let mut story = Story { queue, clock, tubes, held, disk, before_last: None };
         let end = tell(name, &mut story);
-        if name == "carried" {
+        if on_disk {
             fs::create_dir(&path).unwrap();
-            for (file, bytes) in FILES.iter().zip(story.disk.begin()) {
+            for (file, bytes) in FILES.iter().zip(story.files(&end)) {
                 fs::write(path.join(file), bytes).unwrap();
             }
         }
@@ -533,6 +569,7 @@ fn write_the_golden_files() {
         let more: fn(&Queue) -> String = match name {
             "lives" => lives::describe,
             "flows" | "grouped" => flows::describe,
+            "cascading" | "merging" | "cron" => midway::describe,
             _ => continue,
         };
         let (queue, _clock, _home) = opened(name);
