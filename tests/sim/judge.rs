@@ -427,6 +427,10 @@ pub fn same(expected: &Sight, seen: &Sight) -> Verdict<()> {
         let (is, should) = (seen.throttle, expected.throttle);
         return Err(format!("the throttle is {is:?}, expected {should:?}"));
     }
+    if expected.callbacks != seen.callbacks {
+        let (is, should) = (&seen.callbacks, &expected.callbacks);
+        return Err(format!("the callbacks are {is:?}, expected {should:?}"));
+    }
     let bytes = (expected.durable_bytes, seen.durable_bytes);
     let (expected, seen) = (&expected.tubes, &seen.tubes);
     let names = |tubes: &[SeenTube]| tubes.iter().map(|tube| tube.tube).collect::<Vec<_>>();

@@ -42,6 +42,7 @@ mod survive;
 mod told;
 mod trust;
 mod unknown;
+mod waits;
 mod world;
 
 use disk::{Fault, SimDisk};

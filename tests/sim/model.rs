@@ -8,6 +8,7 @@ mod refusals;
 mod sessions;
 mod time;
 mod tubes;
+mod waits;
 
 use crate::step::*;
 use keys::Meets;
@@ -89,6 +90,8 @@ pub struct Model {
     conditions: BTreeMap<u8, (bool, bool)>,
     /// The limit of the throttle, if there is one.
     throttle: Option<u64>,
+    /// The callbacks of tubes, by the names that these have.
+    callbacks: BTreeMap<u8, Serial>,
     /// Takes and puts that ever returned, the latest last.
     leases: Vec<(LeaseNo, Serial, u8, u64)>,
     puts: Vec<Serial>,
@@ -101,7 +104,7 @@ impl Model {
     pub fn new(time: Time) -> Self {
         let (tubes, tasks, sessions) = Default::default();
         let (own, tracked, conditions, leases, puts) = Default::default();
-        let (front, back, incarnations) = (0, 0, 0);
+        let (front, back, incarnations, callbacks) = (0, 0, 0, BTreeMap::new());
         let (adoption, throttle) = (None, None);
         Self {
             time,
@@ -113,6 +116,7 @@ impl Model {
             tracked,
             conditions,
             throttle,
+            callbacks,
             leases,
             puts,
             front,
@@ -654,7 +658,7 @@ impl Model {
                 return Ok(Answer::Done);
             }
             Step::Create { tube, opts, if_not_exists } => {
-                return match self.tubes.get(tube) {
+                let made = match self.tubes.get(tube) {
                     Some(old) if *if_not_exists && old.made == *opts => Ok(Answer::Done),
                     Some(_) if *if_not_exists => Err(vec![ErrorKind::TubeMismatch]),
                     Some(_) => Err(vec![ErrorKind::TubeExists]),
@@ -673,6 +677,19 @@ impl Model {
                         Ok(Answer::Done)
                     }
                 };
+                // That of a tube that exists is replaced.
+                if made.is_ok() && has_callback(*tube) {
+                    self.callbacks.insert(*tube, picked.serial);
+                }
+                return made;
+            }
+            Step::Wait(wait) => return self.waited(wait, picked),
+            Step::Callback { tube, is_set } => {
+                let before = match is_set {
+                    true => self.callbacks.insert(*tube, picked.serial),
+                    false => self.callbacks.remove(tube),
+                };
+                return Ok(Answer::Callback(before));
             }
             Step::Join { who, grace } => {
                 self.join(*who, *grace);
@@ -845,7 +862,18 @@ impl Model {
         let conditions =
             self.conditions.iter().map(|(no, is)| (condition_name(*no), *is)).collect();
         let (own, throttle) = (self.own.clone(), self.throttle);
-        Sight { tubes, own, durable_bytes, tagged, top_tags, tracked, conditions, throttle }
+        let callbacks = self.callbacks.iter().map(|(tube, number)| (*tube, *number)).collect();
+        Sight {
+            tubes,
+            own,
+            durable_bytes,
+            tagged,
+            top_tags,
+            tracked,
+            conditions,
+            throttle,
+            callbacks,
+        }
     }
 
     /// The tasks of each tag, and the tags of two or more.

@@ -7,7 +7,11 @@ use crate::judge::{Judge, Silent};
 use crate::model::{Model, Time};
 use crate::step::*;
 use crate::world::{LEASES_A_STEP, START, Verdict, World, is_trouble};
+use std::collections::BTreeMap;
 use tubewell::Durability;
+
+/// Whether a call was for room, what has ended it, and whether it got what it waited for.
+pub type Way = (bool, Over, bool);
 
 pub struct Run {
     pub world: World,
@@ -26,6 +30,8 @@ pub struct Run {
     pub deaths: Vec<u64>,
     /// Of the ends planned in recoveries, those that came only after the recovery.
     pub late_deaths: u64,
+    /// How often calls that may wait have ended in each way.
+    pub waits: BTreeMap<Way, u64>,
     /// What the clocks do between the next end and the opening after it.
     pub while_closed: Vec<Turn>,
 }
@@ -47,6 +53,7 @@ impl Run {
             crashes: 0,
             deaths: Vec::new(),
             late_deaths: 0,
+            waits: BTreeMap::new(),
             while_closed: Vec::new(),
         }
     }
@@ -103,6 +110,14 @@ impl Run {
             Step::Timeout { tube, tasks } => {
                 let tasks = tasks.iter().filter_map(|task| model.task_at(*tube, *task));
                 picked.tasks = tasks.collect();
+            }
+            Step::Callback { tube, .. } if !self.world.has_tube(*tube) => return None,
+            Step::Wait(wait) if !self.world.has_tube(wait.tube) => return None,
+            Step::Wait(wait) => {
+                if let Then::Delete(task) | Then::Trash(task) = wait.then {
+                    picked.task = Some(model.task_at(wait.tube, task % ANY)?);
+                }
+                picked.over = Some(model.foresee(step, &picked)?);
             }
             Step::DropGuard { lease } => {
                 picked.leases.push(model.lease_at(*lease)?);
@@ -213,6 +228,12 @@ impl Run {
         let answer = self.world.run(step, &picked)?;
         guards.retain(|lease| !self.world.has_guard(*lease));
         self.trace.push(format!("{step:?} {:?} {:?} -> {answer:?}", picked.task, picked.leases));
+        if let (Step::Wait(wait), Answer::Waited(waited)) = (step, &answer) {
+            let is_served =
+                !matches!(waited.got, Answer::Refused(_)) && waited.got != Answer::Took(vec![]);
+            let way = (wait.what != Awaited::Task, waited.over, is_served);
+            *self.waits.entry(way).or_default() += 1;
+        }
         let trouble = matches!(answer, Answer::Refused(kind) if is_trouble(kind));
         if self.is_dead() {
             // The drop of a guard returns no error when it cannot write.

@@ -1,6 +1,8 @@
 //! Makes scripts: random steps that collide. Few tubes, groups, keys and priorities, times around
 //! the same instants, picks that prefer what was used last, and stale leases used again.
 
+mod waits;
+
 use crate::step::*;
 use tubewell::{State, TubeKind};
 
@@ -51,13 +53,30 @@ pub struct Profile {
     pub temporary: bool,
     /// Checkpoints are blocked during later steps, and the base is compacted.
     pub beside: bool,
+    /// Calls wait, and callbacks are set.
+    pub waits: bool,
 }
 
 impl Profile {
-    pub const MEMORY: Self =
-        Self { steps: 100, odd_clocks: true, ends: false, temporary: true, beside: false };
-    pub const DISK: Self =
-        Self { steps: 80, odd_clocks: false, ends: true, temporary: true, beside: true };
+    pub const MEMORY: Self = Self {
+        steps: 100,
+        odd_clocks: true,
+        ends: false,
+        temporary: true,
+        beside: false,
+        waits: false,
+    };
+    pub const DISK: Self = Self {
+        steps: 80,
+        odd_clocks: false,
+        ends: true,
+        temporary: true,
+        beside: true,
+        waits: false,
+    };
+    /// Without a disk that fails: a call in the middle of a wait is not interrupted.
+    pub const WAITS: Self = Self { waits: true, ..Self::MEMORY };
+    pub const WAITS_ON_DISK: Self = Self { beside: false, waits: true, ..Self::DISK };
 }
 
 const SECOND: u64 = 1_000_000;
@@ -82,6 +101,7 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let (pauses, batches) = (Rng::new(seed ^ 1 << 59), Rng::new(seed ^ 1 << 58));
     let conditions = Rng::new(seed ^ 1 << 57);
     let (throttles, gates) = (Rng::new(seed ^ 1 << 56), Rng::new(seed ^ 1 << 55));
+    let (waits, made) = (Rng::new(seed ^ 1 << 54), [const { None }; 4]);
     let kinds = [TubeKind::General; 4];
     let mut maker = Maker {
         rng,
@@ -95,6 +115,8 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         conditions,
         throttles,
         gates,
+        waits,
+        made,
         profile,
         kinds,
     };
@@ -130,6 +152,9 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         }
         if maker.batches.one_in(25) {
             steps.push(maker.batch());
+        }
+        if profile.waits {
+            steps.extend(maker.some_waits());
         }
         if maker.tunes.one_in(150) {
             steps.extend(maker.adoption());
@@ -172,6 +197,10 @@ struct Maker {
     throttles: Rng,
     /// Which tasks have gates of their own.
     gates: Rng,
+    /// Which calls wait, and which callbacks are set.
+    waits: Rng,
+    /// The options of each tube, if calls wait.
+    made: [Option<Opts>; 4],
     profile: Profile,
     /// The likely kind of each tube, so that refused options stay rare.
     kinds: [TubeKind; 4],
@@ -255,6 +284,10 @@ impl Maker {
         opts.throttled = self.throttles.one_in(2);
         if self.tunes.one_in(4) {
             opts.history = self.tunes.of(&HISTORIES);
+        }
+        if self.profile.waits {
+            self.make_narrow(&mut opts);
+            self.made[usize::from(tube)] = Some(opts.clone());
         }
         self.kinds[usize::from(tube)] = kind;
         Step::Create { tube, opts, if_not_exists: self.rng.one_in(3) }

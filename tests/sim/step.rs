@@ -732,6 +732,13 @@ pub enum Step {
         opts: Opts,
         if_not_exists: bool,
     },
+    /// A call that waits for a task or for room, in a thread of its own.
+    Wait(Wait),
+    /// Sets the callback of a tube, or removes it.
+    Callback {
+        tube: u8,
+        is_set: bool,
+    },
     DropTube {
         tube: u8,
         force: bool,
@@ -817,6 +824,7 @@ impl Step {
             | Self::PauseOut { tube, .. }
             | Self::Tune { tube, .. }
             | Self::DropTube { tube, .. }
+            | Self::Wait(Wait { tube, .. })
             | Self::DropEmpty { tube } => Some(*tube),
             _ => None,
         }
@@ -833,6 +841,65 @@ pub struct Picked {
     /// The numbers that this step may assign, from here on.
     pub serial: Serial,
     pub lease: LeaseNo,
+    /// What ends a wait, so that its runner waits for that.
+    pub over: Option<Over>,
+}
+
+/// A call that waits for a time, and no longer than until a stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    pub tube: u8,
+    pub what: Awaited,
+    pub length: u64,
+    /// The stop was called before.
+    pub is_stopped: bool,
+    /// What happens once it waits. If it waits on after that, it is stopped.
+    pub then: Then,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// A task that it takes.
+    Task,
+    /// Room for this task.
+    Room(New),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Then {
+    Nothing,
+    /// The clocks advance, and what is due is done.
+    Pass(u64),
+    /// A plain put into its tube.
+    Put,
+    /// A task of its tube is deleted.
+    Delete(u32),
+    /// A task of its tube goes to the trash, which takes no room.
+    Trash(u32),
+    /// The capacity of its tube is set.
+    Capacity(Option<u64>),
+}
+
+/// What has ended a call that may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Over {
+    /// It did not wait.
+    AtOnce,
+    /// What happened once it waited.
+    Then,
+    /// The stop after that.
+    Stop,
+}
+
+/// The result of a call that may wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waited {
+    /// How long it was going to wait, as the list of those who wait has it.
+    pub left: Option<u64>,
+    /// The result of what happened once it waited.
+    pub meanwhile: Option<Answer>,
+    pub over: Over,
+    pub got: Answer,
 }
 
 /// The result of a put.
@@ -866,6 +933,9 @@ pub enum Answer {
     /// How many were moved, which clash with a key, and whether the tube is full.
     Unfailed(u64, Vec<Serial>, bool),
     Task(Box<Seen>),
+    Waited(Box<Waited>),
+    /// The callback that was replaced.
+    Callback(Option<Serial>),
     Nothing,
     Refused(ErrorKind),
 }
@@ -1011,6 +1081,8 @@ pub struct Sight {
     pub conditions: BTreeMap<String, (bool, bool)>,
     /// The limit of the throttle, if there is one.
     pub throttle: Option<u64>,
+    /// The callbacks that were not dropped, each with its tube.
+    pub callbacks: BTreeSet<(u8, Serial)>,
 }
 
 /// The consumer whose session has no name, and so no rows and no grace.
@@ -1022,6 +1094,11 @@ pub fn consumer_name(who: u8) -> String {
 
 /// What the names of all tubes begin with.
 pub const TUBES: &str = "t";
+
+/// Whether the tube of this number is made with a callback.
+pub fn has_callback(tube: u8) -> bool {
+    !tube.is_multiple_of(2)
+}
 
 pub fn tube_name(tube: u8) -> String {
     format!("t{tube}")

@@ -5,6 +5,7 @@
 mod payloads;
 mod sight;
 mod tubes;
+mod waits;
 
 use crate::beside::Beside;
 use crate::disk::SimDisk;
@@ -70,6 +71,7 @@ pub struct World {
     /// The application's own table may be there.
     has_own: bool,
     highest: Option<TaskId>,
+    callbacks: waits::Callbacks,
 }
 
 /// What the library must never do, for any step.
@@ -98,6 +100,7 @@ impl World {
             cache_bytes: 1 << 20,
             has_own: false,
             highest: None,
+            callbacks: waits::Callbacks::default(),
         }
     }
 
@@ -170,6 +173,7 @@ impl World {
         self.adopted = None;
         self.several.clear();
         self.consumers.clear();
+        self.callbacks = waits::Callbacks::default();
         closed
     }
 
@@ -190,7 +194,10 @@ impl World {
 
     pub fn run(&mut self, step: &Step, picked: &Picked) -> Verdict<Answer> {
         match self.attempt(step, picked)? {
-            Ok(answer) => Ok(answer),
+            Ok(answer) => {
+                self.callbacks.note(step, &answer)?;
+                Ok(answer)
+            }
             Err(error) => Ok(Answer::Refused(error.kind())),
         }
     }
@@ -232,11 +239,13 @@ impl World {
                 if *if_not_exists {
                     options = options.if_not_exists();
                 }
-                // With a callback every other time; it does nothing.
-                let (queue, name) = (self.queue(), tube_name(*tube));
-                let made = match tube % 2 {
-                    0 => queue.create_tube(&name, options),
-                    _ => queue.create_tube_with(&name, options, |_: &tubewell::Event| {}),
+                let name = tube_name(*tube);
+                let made = match has_callback(*tube) {
+                    false => self.queue().create_tube(&name, options),
+                    true => {
+                        let callback = self.callbacks.make(*tube, picked.serial);
+                        self.queue().create_tube_with(&name, options, callback)
+                    }
                 };
                 done(made.map(|handle| drop(self.tubes.insert(*tube, handle))))
             }
@@ -295,6 +304,8 @@ impl World {
                 let held = queue.throttle_holders(THROTTLE).collect::<Result<Vec<_>>>();
                 done(held.and_then(|held| queue.release_throttle(THROTTLE, &held).map(drop)))
             }
+            Step::Wait(wait) => self.wait(wait, picked),
+            Step::Callback { tube, is_set } => self.set_callback(*tube, *is_set, picked.serial),
             Step::TakeFrom { best, count } => self.take_from(*best, *count, picked.lease),
             Step::Bring { step } => done(self.bring(no.unwrap_or_default(), step, picked.serial)),
             Step::Touch { by, .. } => done(self.held(no).and_then(|held| held.touch(length(*by)))),

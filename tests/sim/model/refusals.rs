@@ -167,6 +167,7 @@ impl Model {
             Step::Put { tube, .. }
             | Step::Batch { tube, .. }
             | Step::Update { tube, .. }
+            | Step::Wait(Wait { tube, .. })
             | Step::PeekNext { tube, .. } => *tube,
             _ => of_lease.unwrap_or(u8::MAX),
         };
@@ -182,7 +183,9 @@ impl Model {
         let is_odd =
             |new: &New| !timed && new.delay == Some(0) || !prioritised && new.priority == Some(0);
         match step.plain() {
-            Step::Put { new, .. } => is_odd(new),
+            Step::Put { new, .. } | Step::Wait(Wait { what: Awaited::Room(new), .. }) => {
+                is_odd(new)
+            }
             Step::Batch { tasks, .. } => tasks.iter().any(is_odd),
             Step::Release { back, .. } => {
                 !timed && back.delay == Some(0) || !prioritised && back.priority == Some(0)

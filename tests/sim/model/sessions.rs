@@ -230,6 +230,7 @@ impl Model {
             session.until_lease = mono.saturating_add(session.until_queue.saturating_sub(queue));
         }
         self.adoption = None;
+        self.callbacks.clear();
         self.conditions.retain(|_, (_, is_stored)| *is_stored);
         let tubes = &mut self.tubes;
         for tube in tubes.values_mut() {

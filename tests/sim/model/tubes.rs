@@ -371,6 +371,7 @@ impl Model {
                     return Err(vec![ErrorKind::TubeBusy]);
                 }
                 self.tubes.remove(&tube);
+                self.callbacks.remove(&tube);
             }
             Step::DropTube { force, .. } => {
                 if !force && self.tasks.values().filter(in_tube).any(|task| taken(&task)) {
@@ -378,6 +379,7 @@ impl Model {
                 }
                 self.tasks.retain(|_, task| task.tube != tube);
                 self.tubes.remove(&tube);
+                self.callbacks.remove(&tube);
             }
             _ => {}
         }
@@ -417,7 +419,7 @@ impl Model {
     }
 
     /// The task that a step names by its id.
-    fn one_of(
+    pub(super) fn one_of(
         &mut self,
         tube: u8,
         picked: Option<Serial>,
@@ -655,7 +657,7 @@ impl Model {
 
     /// Whether a gate of the tube is closed: as many of its tasks are taken as may be, or a
     /// condition is not set.
-    fn is_closed(&self, tube: u8) -> bool {
+    pub(super) fn is_closed(&self, tube: u8) -> bool {
         let taken = |task: &&Task| task.tube == tube && task.seen.state == State::Taken;
         let Opts { limit, required, .. } = self.tubes[&tube].opts;
         let is_set = |no: u8| self.conditions.get(&no).is_some_and(|(is_set, _)| *is_set);

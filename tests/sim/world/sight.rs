@@ -160,7 +160,9 @@ impl World {
                     tracked.into_iter().map(|(id, is_there)| (serial(id), is_there)).collect();
                 tracked.sort_unstable();
                 let tubes = seen;
+                let callbacks = self.callbacks.kept();
                 Ok(Ok(Sight {
+                    callbacks,
                     tubes,
                     own,
                     durable_bytes,

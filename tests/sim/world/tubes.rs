@@ -346,7 +346,7 @@ impl World {
         Ok(Ok(Answer::Batch(bound.collect::<Verdict<_>>()?)))
     }
 
-    fn new_task<'a>(&self, tube: &'a Tube, new: &New, texts: &'a Texts) -> NewTask<'a> {
+    pub(super) fn new_task<'a>(&self, tube: &'a Tube, new: &New, texts: &'a Texts) -> NewTask<'a> {
         let mut task = tube.task(&texts.payload);
         if let Some(priority) = new.priority {
             task = task.priority(priority);
@@ -408,7 +408,7 @@ impl World {
     }
 
     /// The task that a put has answered, and whether it existed.
-    fn bind_put(&mut self, serial: Serial, put: &Put) -> Verdict<(Serial, Found)> {
+    pub(super) fn bind_put(&mut self, serial: Serial, put: &Put) -> Verdict<(Serial, Found)> {
         let found = match put.outcome {
             PutOutcome::Existing => Found::Existing,
             PutOutcome::Replaced => Found::Replaced,
@@ -426,7 +426,7 @@ impl World {
 }
 
 /// The texts of a new task.
-struct Texts {
+pub(super) struct Texts {
     payload: Vec<u8>,
     group: Option<String>,
     requires: Vec<String>,
@@ -439,7 +439,7 @@ struct Texts {
 }
 
 impl Texts {
-    fn of(new: &New, serial: Serial) -> Self {
+    pub(super) fn of(new: &New, serial: Serial) -> Self {
         let (requires, throttles) = new.gates.map(gate_names).unwrap_or_default();
         Self {
             payload: payload(serial),
