@@ -15,9 +15,16 @@ pub(super) fn audit(view: &dyn View, tubes: &AuditedTubes, report: Findings<'_>)
     walk(view, Range::of(Tag::Throttle), report, |(met, row), report| {
         let name = key::of_throttle(&met).filter(|name| throttle_name(name).is_ok());
         let row = row.as_deref().and_then(ThrottleRow::decode);
+        // Durable and temporary tubes share the numbers.
+        let of_tube = |row: &ThrottleRow| {
+            let runs = [row.run, Run(row.run.0 | Run::TEMPORARY)];
+            runs.iter().find_map(|run| tubes.get(run)).map(|tube| key::tube(tube.number))
+        };
+        let tube = row.as_ref().and_then(of_tube);
         let (fault, other) = match (name, row) {
             (None, _) => ("an invalid key", None),
             (_, None) => ("it cannot be read", None),
+            _ if tube.is_some() => ("a tube has its run", tube),
             (_, Some(row)) => match named.insert(row.run, key::copy(&met)) {
                 None => return,
                 other => ("another one has its slots", other),
