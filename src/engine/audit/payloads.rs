@@ -5,7 +5,7 @@ use super::{About, Finding, Findings, Fix, walk};
 use crate::engine::pieces::{self, Owner};
 use crate::format::key::{self, Key, Range, Work};
 use crate::format::piece::{PayloadHash, PieceWork, Pieces};
-use crate::format::row::{TaskRow, replaced_section};
+use crate::format::row::{PayloadPlace, TaskRow, replaced_section};
 use crate::format::{Met, Scan, Tag, View};
 use crate::words::error::Result;
 use crate::words::task::TaskId;
@@ -127,13 +127,23 @@ impl NamedPieces {
             let Some((run, id)) = run.zip(key::id_of(&met)) else { continue };
             let task = row.as_deref().and_then(TaskRow::decode);
             match task.map(|row| row.payload.pieces()) {
-                Some(Some(pieces)) => {
-                    if task.is_some_and(|row| {
+                Some(Some(mut pieces)) => {
+                    if let Some(row) = task.filter(|row| {
                         pieces.generation.checked_sub(1) != Some(row.payload_generation())
                     }) {
                         let line = format!("task {id}: its pieces are of another generation");
-                        let finding = Finding::new(line, regenerated(&met, task));
-                        report(finding.about(About::Owner((run, id))));
+                        // It is where there are pieces.
+                        let [other, stated] =
+                            [row.payload_generation().wrapping_add(1), pieces.generation];
+                        let has = |generation| view.row(&key::piece(run, id, generation, 0));
+                        let fix = if has(stated)?.is_none() && has(other)?.is_some() {
+                            pieces.generation = other;
+                            let payload = PayloadPlace::Separate(pieces);
+                            Fix::Set(key::copy(&met), TaskRow { payload, ..row }.encode())
+                        } else {
+                            regenerated(&met, task)
+                        };
+                        report(Finding::new(line, fix).about(About::Owner((run, id))));
                     }
                     let numbers = 0..pieces.count();
                     let (pieces, owner, by) = (Some(pieces), (run, id), met);
