@@ -218,7 +218,13 @@ fn ends(
         let finding = Finding::new(line, Fix::Set(key::copy(&at), Value::EMPTY)).beside(at);
         report(rows().into_iter().fold(finding.about(About::Id(later)), Finding::beside));
     }
-    if is_met || is_unknown(earlier) || has(Work::Cascade, earlier)? {
+    if is_met || is_unknown(earlier) {
+        return Ok(());
+    }
+    let cascade = view.row(&work(Work::Cascade, earlier))?.map(|(_, row)| row);
+    // A damaged row begins again.
+    let from = |row: Option<Value>| row.as_deref().and_then(CascadeRow::decode).map(|it| it.from);
+    if cascade.is_some_and(|row| from(row).unwrap_or_default() <= later.get()) {
         return Ok(());
     }
     let (ended, tube) = match known.tasks.get(&earlier) {
@@ -299,6 +305,7 @@ fn linking(
 
 /// What is wrong with a row of work on the edges of a task.
 pub(super) fn work(
+    view: &dyn View,
     (kind, at, row): (Work, Key, Option<Value>),
     known: &EdgedTasks,
 ) -> Option<Finding> {
@@ -311,20 +318,7 @@ pub(super) fn work(
     let (what, fix) = match kind {
         Work::Cascade => match row.as_deref().and_then(CascadeRow::decode) {
             None => ("it cannot be read", Fix::Remove(key::copy(&at))),
-            Some(CascadeRow { ended, .. }) => {
-                // A repair buries one that is done if its row is damaged.
-                let is_done = |state| match state {
-                    State::Done => true,
-                    State::Buried => ended.buried,
-                    _ => false,
-                };
-                let is_wrong =
-                    task.is_some_and(|task| ended.gone || ended.done && !is_done(task.state));
-                if !is_wrong {
-                    return None;
-                }
-                ("the task has not ended so", Fix::Remove(key::copy(&at)))
-            }
+            Some(row) => cascade(view, (&at, id), row, task)?,
         },
         Work::Unlink if row.as_deref().is_none_or(|row| !row.is_empty()) => {
             ("it cannot be read", Fix::Set(key::copy(&at), Value::EMPTY))
@@ -340,4 +334,29 @@ pub(super) fn work(
     };
     let line = format!("Work: on the edges of task {id}: {what}: {at:02x?}");
     Some(Finding::new(line, fix).about(About::Id(id)))
+}
+
+/// What is wrong with the work on the end of a task, and what mends it.
+fn cascade(
+    view: &dyn View,
+    (at, id): (&Key, TaskId),
+    row: CascadeRow,
+    task: Option<&EdgedTask>,
+) -> Option<(&'static str, Fix)> {
+    let (task, ended) = (task?, row.ended);
+    // A repair buries one that is done if its row is damaged.
+    let is_done = match task.state {
+        State::Done => true,
+        State::Buried => ended.buried,
+        _ => false,
+    };
+    if ended.gone || ended.done && !is_done {
+        return Some(("the task has not ended so", Fix::Remove(key::copy(at))));
+    }
+    // The row of a task that came from another tube leads to it.
+    if task.number == row.tube || query::moved_to(view, id).ok() != Some(None) {
+        return None;
+    }
+    let right = CascadeRow { tube: task.number, ..row };
+    Some(("the task is in another tube", Fix::Set(key::copy(at), right.encode())))
 }

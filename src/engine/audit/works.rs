@@ -38,7 +38,7 @@ pub(super) fn audit(
                 let line = format!("Work: an invalid key: {key:02x?}");
                 report(Finding::new(line, Fix::Remove(key)));
             } else if is_read(view, of.map_or(Run::QUEUE, |(run, _)| run))
-                && let Some(finding) = super::edges::work((kind, key, row), edged)
+                && let Some(finding) = super::edges::work(view, (kind, key, row), edged)
             {
                 report(finding);
             }
