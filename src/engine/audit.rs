@@ -18,6 +18,7 @@ mod remains;
 mod doubles;
 mod edged;
 mod seen;
+mod fields;
 mod consumers;
 mod histories;
 mod own_rows;
@@ -70,6 +71,10 @@ pub(crate) fn audit(view: &dyn View, report: Findings<'_>) -> Result<()> {
             let line = format!("tube {:?}: its name row does not refer to it", tube.row.name);
             let fix = Fix::Set(name, row::number(u64::from(number)));
             report(Finding::new(line, fix).beside(key::tube(number)));
+        }
+        if tube.row.options.temporary != tube.run().is_temporary() {
+            let line = format!("tube {:?}: its run is not of its kind", tube.row.name);
+            report(Finding::new(line, Fix::Stated(number)));
         }
         if is_read(view, tube.run()) {
             let mut sort = |finding: Finding| match doubles::is_doubtful(&finding) {
@@ -282,8 +287,9 @@ fn failed(view: &dyn View, report: Findings<'_>) -> Result<()> {
 /// gone, or of one that was truncated, a sweep removes with the rows under the old run.
 fn queue_keys(view: &dyn View, tubes: &AuditedTubes, report: Findings<'_>) -> Result<()> {
     let cleared = cleared_runs(view)?;
+    let unique = tubes.iter().filter(|(_, tube)| tube.row.options.unique.in_queue);
     let runs: BTreeMap<u64, Run> =
-        tubes.iter().map(|(run, tube)| (u64::from(tube.number), *run)).collect();
+        unique.map(|(run, tube)| (u64::from(tube.number), *run)).collect();
     walk(view, Range::of(Tag::KeyOfQueue), report, |(key, number), report| {
         let number = number.as_deref().and_then(row::read_number);
         let own = number.and_then(|number| runs.get(&number));

@@ -176,7 +176,7 @@ fn apply(ctx: &mut OpContext<'_>, finding: &Planned) -> Mended {
             ctx.effects().count_stalled(*number, *more);
             done("the count was corrected")
         }
-        Fix::Schedules(number) => tubes::count_schedules(ctx, *number),
+        Fix::Stated(number) => tubes::restate(ctx, *number),
     }
 }
 
@@ -212,7 +212,7 @@ fn set(ctx: &mut OpContext<'_>, finding: &Planned, (key, value): (&Key, &Value))
         if tag == Some(Tag::Due) {
             // It may be the next deadline of its tube.
             ctx.effects().deadline(number, NextDue::UNKNOWN);
-        } else if tag == Some(Tag::OpenHead) {
+        } else if matches!(tag, Some(Tag::OpenHead | Tag::Ready)) {
             ctx.effects().wake(number, 1);
         } else if tag == Some(Tag::ClosedHead) {
             let run = ctx.tube(number)?.run();

@@ -234,6 +234,12 @@ impl StoredTask {
         Self { own: OwnRow::Read(raw), ..self }
     }
 
+    /// The same task at another home, where its own row is.
+    #[cold]
+    pub(crate) fn at_home(self, home: Home, raw: Value) -> Self {
+        Self { home, own: OwnRow::Read(raw), ..self }
+    }
+
     /// The same task, with the task's own row read in any case.
     pub(crate) fn whole(mut self, view: &dyn View, tube: &TubeEntry) -> Result<Self> {
         if let OwnRow::Plain { group, .. } = &mut self.own {

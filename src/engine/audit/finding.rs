@@ -83,8 +83,9 @@ pub(crate) enum Fix {
     Bytes(i64),
     /// So many more tasks of the tube of this number are stalled.
     Stalled(u32, i64),
-    /// The tube of this number counts more or fewer schedules than it has.
-    Schedules(u32),
+    /// The tube of this number states what other rows do not: how many schedules it has, or whether
+    /// it is temporary.
+    Stated(u32),
 }
 
 /// A stored count that is wrong.
@@ -118,7 +119,7 @@ impl Fix {
             | Self::Pieces(..)
             | Self::Payload(..) => Some(Self::LONG),
             Self::Set(..) | Self::Remove(_) | Self::Sum(_) => Some(Self::DERIVED),
-            Self::Day(_) | Self::Bytes(_) | Self::Stalled(..) | Self::Schedules(_) => Some(6),
+            Self::Day(_) | Self::Bytes(_) | Self::Stalled(..) | Self::Stated(_) => Some(6),
         }
     }
 
@@ -141,7 +142,7 @@ impl Fix {
                 | Self::Pieces(..)
                 | Self::Payload(..)
                 | Self::RollBack(_)
-                | Self::Schedules(_)
+                | Self::Stated(_)
         )
     }
 

@@ -7,7 +7,7 @@ use super::{About, Finding, Fix, NO_TASK, Remains, Sum, is_there};
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::{follow, groups, keys, merge, position, retention, settle, state_rows};
 use crate::format::key::{self, Key, Range, Work};
-use crate::format::row::{TakenRow, WorkRow};
+use crate::format::row::{TakenRow, TaskRow, WorkRow};
 use crate::format::{Scan, Tag, Value, row};
 use crate::words::clock::NEVER;
 use crate::words::error::Result;
@@ -69,6 +69,8 @@ impl Audit<'_> {
         };
         let seen = stored::open(self.view, self.tube, &met, &row).and_then(|(stored, it)| {
             let stored = stored.whole(self.view, self.tube)?;
+            let is_lost = stored.task(self.tube).is_err();
+            let stored = if is_lost { self.at_home(id, stored)? } else { stored };
             let task = stored.task(self.tube)?;
             self.task(tag, (&task, &it), &met);
             Ok(())
@@ -85,6 +87,10 @@ impl Audit<'_> {
         while let Some((met, row)) = rows.next(self.view)? {
             let Some(id) = key::id_of(&met) else { continue };
             if !self.ids.contains(&id) {
+                if row.as_deref().and_then(TaskRow::decode).is_some_and(|row| row.group.is_some()) {
+                    let fix = Fix::Fresh(self.tube.number, key::copy(&met));
+                    self.say_of(id, "it is fresh, and of a group".to_owned(), fix);
+                }
                 fresh.push(key::copy(&met));
                 self.row(Tag::Fresh, met, row);
                 continue;
@@ -129,6 +135,7 @@ impl Audit<'_> {
             }
         }
         self.own_row(task, state);
+        self.fields((task, state), met);
         if let TaskState::Taken(taken) = state {
             self.lease(id, taken);
         }
@@ -182,14 +189,17 @@ impl Audit<'_> {
 
     fn lease(&mut self, id: TaskId, taken: &TakenRow) {
         let (run, tube) = (self.tube.run(), self.tube.number);
-        let has = |key: &Key| self.view.get(key).ok().flatten().is_some();
+        let row_of = |key: &Key| self.view.get(key).ok().flatten();
         let (work, consumer) =
             (key::work(Work::Release, run, NO_TASK), key::consumer(taken.holder));
-        if settle::is_voided(self.tube, taken) && !has(&work) {
-            let row = WorkRow::of_tube(tube);
+        let sweep = row_of(&work).map(|row| WorkRow::decode(&row).unwrap_or_default());
+        let comes = sweep.as_ref().is_some_and(|sweep| sweep.from <= id.get());
+        if settle::is_voided(self.tube, taken) && !comes {
+            // It begins again.
+            let row = WorkRow { tube, from: 0, ..sweep.unwrap_or_default() };
             let what = "its lease is void, and no sweep returns it".to_owned();
             self.say_of(id, what, Fix::Set(work, row.encode()));
-        } else if taken.holder != 0 && !has(&consumer) {
+        } else if taken.holder != 0 && row_of(&consumer).is_none() {
             let line = format!("task {id}: its consumer {} does not exist", taken.holder);
             let finding = Finding::new(self.line(line), Fix::Lease(tube, id)).beside(consumer);
             (self.report)(finding.about(About::Task(tube, id)));

@@ -35,6 +35,14 @@ pub(super) fn audit(view: &dyn View, tubes: &AuditedTubes, report: Findings<'_>)
             return report(Finding::new(line, Fix::Remove(met)));
         };
         *counted.entry(row.tube).or_default() += 1;
+        if let Some(tube) = tubes.values().find(|tube| tube.number == row.tube)
+            && tube.row.name != row.tube_name
+        {
+            let line = format!("schedule {name:?}: its tube is not {:?}", row.tube_name);
+            let right = ScheduleRow { tube_name: tube.row.name.clone(), ..row.clone() };
+            let finding = Finding::new(line, Fix::Set(key::copy(&met), right.encode()));
+            report(finding.beside(key::tube(tube.number)));
+        }
         let found = fires.remove(&name).unwrap_or_default();
         if let Err(error) = schedule(view, (&name, row), found, report) {
             report(Finding::left(format!("schedule {name:?}: {error}")));
@@ -60,7 +68,7 @@ pub(super) fn audit(view: &dyn View, tubes: &AuditedTubes, report: Findings<'_>)
         let is = counted.get(number).copied().unwrap_or_default();
         if row.schedules != is {
             let line = format!("tube {:?}: it has {is} schedules, not {}", row.name, row.schedules);
-            report(Finding::new(line, Fix::Schedules(*number)));
+            report(Finding::new(line, Fix::Stated(*number)));
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use super::strays::has_id;
 use super::{About, Finding, Findings, Fix, Remains};
 use crate::engine::query;
 use crate::engine::tube_cache::TubeEntry;
-use crate::format::key::{self, Key};
+use crate::format::key::{self, Home, Key};
 use crate::format::{Tag, Value, View, row};
 use crate::words::error::Result;
 use crate::words::task::TaskId;
@@ -32,6 +32,8 @@ pub(super) struct Audit<'a> {
     pub(super) strays: BTreeMap<TaskId, Vec<Key>>,
     /// Read once they are needed.
     pub(super) leads: Option<Leads>,
+    /// The same.
+    pub(super) homes: Option<Homes>,
     /// What tasks say of their edges.
     pub(super) edged: EdgedTasks,
     /// Whether the queue has edges.
@@ -42,6 +44,10 @@ pub(super) struct Audit<'a> {
 
 /// The tags by which rows lead to tasks, each with its time.
 pub(super) type Leads = BTreeMap<TaskId, Vec<(String, u64)>>;
+
+/// Where the tasks of a tube have their own rows, as far as they can be read; `None` of one with
+/// two.
+pub(super) type Homes = BTreeMap<TaskId, Option<Home>>;
 
 /// What the audit of a tube has seen that the audit of the queue needs.
 pub(super) struct Seen {
@@ -70,7 +76,7 @@ impl<'a> Audit<'a> {
         let (failures, kept) = (BTreeMap::new(), BTreeMap::new());
         let (led, ids) = (BTreeSet::new(), BTreeSet::new());
         let (damaged, strays) = (BTreeSet::new(), BTreeMap::new());
-        let (leads, failed) = (None, Ok(()));
+        let (leads, homes, failed) = (None, None, Ok(()));
         Self {
             view,
             tube,
@@ -84,6 +90,7 @@ impl<'a> Audit<'a> {
             damaged,
             strays,
             leads,
+            homes,
             edged: EdgedTasks::default(),
             has_edges: is_any(view),
             failed,

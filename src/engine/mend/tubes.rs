@@ -84,15 +84,17 @@ pub(super) fn forget(ctx: &mut OpContext<'_>, number: u32) -> Mended {
     done("its row was removed, and every task stays in the other one")
 }
 
-/// A tube counts the schedules that it has.
-pub(super) fn count_schedules(ctx: &mut OpContext<'_>, number: u32) -> Mended {
+/// A tube counts the schedules that it has, and is temporary if its run is.
+pub(super) fn restate(ctx: &mut OpContext<'_>, number: u32) -> Mended {
     let Some(tube) = query::sound_tube(ctx, number)? else { return Ok(None) };
     let schedules = schedules::counted(ctx, number)?;
-    if tube.row.schedules == schedules {
+    let temporary = tube.run().is_temporary();
+    if (tube.row.schedules, tube.row.options.temporary) == (schedules, temporary) {
         return Ok(None);
     }
-    ctx.set_tube(number, TubeRow { schedules, ..tube.row }, None)?;
-    done("the count was corrected")
+    let options = TubeOptions { temporary, ..tube.row.options.clone() };
+    ctx.set_tube(number, TubeRow { schedules, options, ..tube.row }, None)?;
+    done("its row was corrected")
 }
 
 /// Numbers that are in use are not given again.

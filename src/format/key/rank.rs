@@ -79,6 +79,11 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
+    /// Whether it is ahead of every priority.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.priority == i64::MIN
+    }
+
     /// Ahead of every priority. Of the tasks that are, the one that came there first is first. Only
     /// a placement can put a task of the first priority before it.
     pub(crate) fn ahead(self, number: u64) -> Self {

@@ -44,7 +44,7 @@ fn kind(fix: &Fix) -> String {
 }
 
 /// The rows that a repair looks at.
-fn durable() -> Rows {
+pub(super) fn durable() -> Rows {
     let mut rows = Rows { has_temporary: false, ..filled() };
     rows.rows.retain(|key, _| !key::is_temporary(key));
     rows.counts = rows.counts.is_some().then(|| rows.counted());
@@ -89,12 +89,12 @@ pub(super) fn mend(rows: &mut Rows, kinds: &mut BTreeSet<String>) -> Vec<String>
     steps
 }
 
-fn recounted(rows: &mut Rows) -> Vec<String> {
+pub(super) fn recounted(rows: &mut Rows) -> Vec<String> {
     rows.counts = Some(rows.counted());
     rows.faults()
 }
 
-fn sweep(rows: &mut Rows) {
+pub(super) fn sweep(rows: &mut Rows) {
     let mut numbers = Reserve { next: Numbers::both(20_000), end: Numbers::both(u64::MAX) };
     rows.counts = None;
     while play(rows, &NoTubes, (&mut numbers, &Repaired::new()), &Sweep).unwrap().0 {}
@@ -105,7 +105,7 @@ fn sweep(rows: &mut Rows) {
 }
 
 /// The tasks, without those that a sweep removes.
-fn tasks(rows: &Rows) -> BTreeSet<TaskId> {
+pub(super) fn tasks(rows: &Rows) -> BTreeSet<TaskId> {
     let keys = Tag::TASKS.into_iter().flat_map(|tag| rows.keys(tag));
     keys.filter(|key| !is_swept(rows, key)).filter_map(|key| key::id_of(&key)).collect()
 }
@@ -219,7 +219,7 @@ fn stays(tag: Tag, plant: Plant, left: &[String]) -> bool {
 }
 
 /// Whether it is of a task that a sweep removes, with all that is left of it.
-fn is_beside_swept(rows: &Rows, key: &[u8]) -> bool {
+pub(super) fn is_beside_swept(rows: &Rows, key: &[u8]) -> bool {
     let is_beside = Range::holding(key).is_some_and(|range| range.run.is_none());
     let mut tasks = Tag::TASKS.into_iter().flat_map(|tag| rows.keys(tag));
     let id = key.get(1..9).filter(|_| is_beside);
@@ -291,7 +291,7 @@ fn every_planted_fault_is_mended() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     let all = "Bytes Counters Day Double Edges Fresh Lease Payload Pieces Remains Remove Reports \
-               RollBack Run Schedules Set Sum Tags Task Tube Twin";
+               RollBack Run Set Stated Sum Tags Task Tube Twin";
     assert_eq!(kinds, all.split(' ').map(str::to_owned).collect());
 }
 
