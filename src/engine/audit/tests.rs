@@ -12,6 +12,7 @@ mod pieces;
 mod reads;
 mod slots;
 mod tags;
+mod values;
 
 use crate::api::queue::Queue;
 use crate::engine::context::damaged;

@@ -4,13 +4,14 @@ use super::{Rows, filled, work};
 use crate::format::key::{self, Direction, Key, Range, ReportPart, Run, Work};
 use crate::format::piece::PieceWork;
 use crate::format::row::{
-    self, CascadeRow, DayRow, EdgeCounts, EdgeRow, LinkingRow, PayloadPlace, SettingRow, TaskEnds,
-    TaskRow, WorkRow,
+    self, BuriedRow, CascadeRow, DayRow, EdgeCounts, EdgeRow, LinkingRow, PayloadPlace,
+    ScheduleRow, SettingRow, TaskEnds, TaskRow, ThrottleRow, WorkRow,
 };
 use crate::format::{Deadline, Tag, Value, View};
 use crate::words::dependency::{On, Orphaned};
 use crate::words::setting::SettingValue;
 use crate::words::task::TaskId;
+use crate::words::tube_kind::TubeKind;
 
 /// Says of a task that its payload was not kept.
 pub(super) fn drop_payload(rows: &mut Rows, at: Key, payload: PayloadPlace<'_>) {
@@ -38,7 +39,7 @@ fn linking(open: u32) -> Value {
 #[test]
 fn every_fault_has_its_line() {
     type Spoil = fn(&mut Rows);
-    let faults: [(&str, Spoil); 105] = [
+    let faults: [(&str, Spoil); 112] = [
         ("Day: a damaged row", |rows| {
             let key = rows.in_tube("first", Tag::Day);
             rows.set(key, Value::from([1]));
@@ -413,6 +414,50 @@ fn every_fault_has_its_line() {
         ("Throttle: another one has its slots", |rows| {
             let row = rows.get(&key::throttle("throttle")).unwrap().unwrap();
             rows.set(key::throttle("twin"), row);
+        }),
+        ("Throttle: a tube has its run", |rows| {
+            let at = key::throttle("throttle");
+            let row = ThrottleRow::decode(&rows.get(&at).unwrap().unwrap()).unwrap();
+            let run = rows.tube("temporary").run().number();
+            rows.set(at, ThrottleRow { run: Run(run), ..row }.encode());
+        }),
+        ("schedule \"plan\": its tube is not \"before\"", |rows| {
+            let at = key::schedule("plan");
+            let row = ScheduleRow::decode(&rows.get(&at).unwrap().unwrap()).unwrap();
+            rows.set(at, ScheduleRow { tube_name: "before".into(), ..row }.encode());
+        }),
+        ("tube \"first\": its run is not of its kind", |rows| {
+            let mut tube = rows.tube("first");
+            tube.row.options.temporary = true;
+            rows.set(key::tube(tube.number), tube.row.encode());
+        }),
+        ("it is of no group, and its tube has all in \"\"", |rows| {
+            let mut tube = rows.tube("first");
+            tube.row.options.kind = TubeKind::Utube;
+            rows.set(key::tube(tube.number), tube.row.encode());
+        }),
+        ("it is fresh, and of a group", |rows| {
+            let at = rows.keys(Tag::Fresh).into_iter().find(|at| {
+                Tag::states().all(|tag| {
+                    rows.keys(tag).iter().all(|state| key::id_of(state) != key::id_of(at))
+                })
+            });
+            let at = at.unwrap();
+            let raw = rows.get(&at).unwrap().unwrap();
+            let row = TaskRow { group: Some("g"), ..TaskRow::decode(&raw).unwrap() };
+            rows.set(at, row.encode());
+        }),
+        ("its row says what no task says that is Buried", |rows| {
+            let at = rows.in_tube("first", Tag::Buried);
+            let (mut row, home) = BuriedRow::decode(&rows.get(&at).unwrap().unwrap()).unwrap();
+            assert!(row.progress.stall(7));
+            rows.set(at, row.encode(&home));
+        }),
+        ("the task is in another tube", |rows| {
+            let buried = key::id_of(&rows.in_tube("first", Tag::Buried)).unwrap();
+            let ended = TaskEnds { buried: true, ..TaskEnds::default() };
+            let work = CascadeRow { ended, tube: 77, from: 0, buried_to: 0 };
+            rows.set(key::work(Work::Cascade, Run::QUEUE, buried), work.encode());
         }),
         ("Slot: no task holds it", |rows| {
             let slot = rows.keys(Tag::Slot).swap_remove(0);
