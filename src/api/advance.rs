@@ -7,6 +7,7 @@ use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
 use crate::engine::dependencies::FoundTasks;
 use crate::engine::moves::{Move, Which};
+use crate::engine::new_row::{Extras, NewRow};
 use crate::engine::update::Changes;
 use crate::words::backoff::Backoff;
 use crate::words::dependency::After;
@@ -203,7 +204,7 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     pub fn move_to<'a, U: ?Sized>(&'a self, id: TaskId, to: &'a Tube<U>) -> MoveTask<'a, T, U> {
         let (changes, durability) = (Changes::default(), self.durability);
-        MoveTask { tube: self, to, id, changes, durability }
+        MoveTask { tube: self, to, id, changes, row: NewRow::PLAIN, extras: None, durability }
     }
 
     /// Refuses a tube of another queue than this.
@@ -225,10 +226,10 @@ impl<T: ?Sized> Tube<T> {
 /// A move of a task, from [`Tube::move_to`]. Nothing happens before [`apply`](MoveTask::apply),
 /// which makes the move and all changes in one step.
 ///
-/// The task keeps its id, its key, its group, its payload and everything that is not given. It
-/// stands at the back of its priority. Its attempts are 0, its ttl begins again as by
-/// [`Task::advance`], and a lease on it is lost. A taken or buried task is ready afterwards; a
-/// delayed one keeps the end of its delay.
+/// The task keeps its id, its payload and everything that is not given: its key, its group, its
+/// kind, its tags, its gates. It stands at the back of its priority. Its attempts are 0, its ttl
+/// begins again as by [`Task::advance`], and a lease on it is lost. A taken or buried task is ready
+/// afterwards; a delayed one keeps the end of its delay.
 ///
 /// ```
 /// use std::time::Duration;
@@ -237,11 +238,15 @@ impl<T: ?Sized> Tube<T> {
 /// # fn main() -> tubewell::Result<()> {
 /// let queue = Queue::in_memory()?;
 /// let (letters, parcels) = (queue.tube("letters")?, queue.tube("parcels")?);
-/// let id = letters.task(b"heavy").priority(3).put()?;
-/// letters.move_to(id, &parcels).delay(Duration::from_secs(60)).apply()?;
+/// let id = letters.task(b"heavy").priority(3).group("ada").put()?;
+/// let moving = letters.move_to(id, &parcels).delay(Duration::from_secs(60));
+/// moving.kind("parcel").key("ada 1").tags(["fragile"]).apply()?;
 ///
 /// let task = parcels.peek(id)?;
 /// assert_eq!((task.state, task.priority), (State::Delayed, 3));
+/// assert_eq!((task.group.as_deref(), task.key.as_deref()), (Some("ada"), Some("ada 1")));
+/// assert_eq!(task.kind.as_deref(), Some("parcel"));
+/// assert_eq!(task.tags, ["fragile"]);
 /// assert_eq!(queue.find(id)?.tube, "parcels");
 /// # Ok(())
 /// # }
@@ -252,6 +257,10 @@ pub struct MoveTask<'a, T: ?Sized = [u8], U: ?Sized = [u8]> {
     to: &'a Tube<U>,
     id: TaskId,
     changes: Changes,
+    /// Its group and its key are read, nothing else.
+    row: NewRow<'a>,
+    /// Usually none.
+    extras: Option<Box<Extras<'a>>>,
     durability: Durability,
 }
 
@@ -280,11 +289,48 @@ setters! {
     /// How long this task waits after a retry, instead of its tube's back-off.
     backoff(backoff: Backoff) => changes.retry.backoff = Some(backoff);
 
+    /// In this [group](crate::NewTask::group) instead of its own.
+    group(group: &'a str) => row.group = Some(group);
+
+    /// With this [key](crate::NewTask::key) instead of its own.
+    key(key: &'a str) => row.key = Some(key);
+
     /// With this durability instead of the handle's.
     durability(durability: Durability) => durability = durability;
 }
 
-impl<T: ?Sized, U: ?Sized> MoveTask<'_, T, U> {
+impl<'a, T: ?Sized, U: ?Sized> MoveTask<'a, T, U> {
+    /// Of this [kind](crate::NewTask::kind) instead of its own.
+    pub fn kind(mut self, kind: &'a str) -> Self {
+        self.extras().label(|labels| labels.kind = Some(kind));
+        self
+    }
+
+    /// With these [tags](crate::NewTask::tags) instead of its own, perhaps none; each call adds
+    /// some. One that it had keeps its time.
+    pub fn tags(mut self, tags: impl IntoIterator<Item = &'a str>) -> Self {
+        self.extras().add_tags(tags.into_iter());
+        self
+    }
+
+    /// Requires this [condition](crate::NewTask::require). The first call of this or of
+    /// [`throttle`](MoveTask::throttle) takes all gates of its own from the task, each adds one.
+    pub fn require(mut self, condition: &'a str) -> Self {
+        self.extras().gate(|gates| _ = gates.required.insert(condition));
+        self
+    }
+
+    /// With a slot of this [throttle](crate::NewTask::throttle) while it is taken. As
+    /// [`require`](MoveTask::require) otherwise.
+    pub fn throttle(mut self, name: &'a str) -> Self {
+        self.extras().gate(|gates| _ = gates.throttles.insert(name));
+        self
+    }
+
+    fn extras(&mut self) -> &mut Extras<'a> {
+        self.extras.get_or_insert_default()
+    }
+
     /// Makes the move.
     ///
     /// ```
@@ -308,13 +354,18 @@ impl<T: ?Sized, U: ?Sized> MoveTask<'_, T, U> {
     /// finished; [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongTube`](ErrorKind::WrongTube) if
     /// it is in another tube; [`Unsupported`](ErrorKind::Unsupported) for an option that the kind
     /// of the other tube does not allow; [`Invalid`](ErrorKind::Invalid) for a ttl or ttr of less
-    /// than a microsecond, and for a delay together with a `run_at`.
+    /// than a microsecond, a delay together with a `run_at`, and for a group, key, kind, tag or
+    /// gate that a put refuses; [`TooLarge`](ErrorKind::TooLarge) if the task's row has no room for
+    /// its kind; with tags or a kind also [`Full`](ErrorKind::Full) at the limit of the temporary
+    /// tubes.
     pub fn apply(self) -> Result<()> {
-        let Self { tube, to, id, changes, durability } = self;
+        let Self { tube, to, id, changes, row, extras, durability } = self;
+        let row = NewRow { extras: extras.as_deref(), ..row };
         let done = || {
             to.ensure_of(&tube.inner)?;
             to.inner.core.catch_up(to.number)?;
-            to.inner.core.run(&to.receiving(tube.number, Which::ById(id), changes), durability)
+            let op = to.receiving(tube.number, Which::ById(id, &row), changes);
+            to.inner.core.run(&op, durability)
         };
         tube.name_task_errors("move", id, done())
     }

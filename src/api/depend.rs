@@ -32,8 +32,10 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
-    /// [`WrongState`](ErrorKind::WrongState) if it does not wait for others;
-    /// [`TaskNotFound`](ErrorKind::TaskNotFound) for the id of one of these that was never given,
+    /// [`WrongState`](ErrorKind::WrongState) if it does not wait for others, or if one of these was
+    /// buried and has come back, and more than 10 000 tasks came after it since then while what
+    /// follows from the bury is not worked off; [`TaskNotFound`](ErrorKind::TaskNotFound) for the
+    /// id of one of these that was never given,
     /// unless [that is ignored](After::missing); [`Cycle`](ErrorKind::Cycle) if one of these is the
     /// task or waits for it; [`TooDeep`](ErrorKind::TooDeep) if more than 1000 edges are before
     /// them; [`Unsupported`](ErrorKind::Unsupported) between a temporary and a durable tube;

@@ -24,6 +24,7 @@ pub(crate) mod put_again;
 pub(crate) mod after;
 pub(crate) mod copy;
 pub(crate) mod take;
+pub(crate) mod take_group;
 pub(crate) mod wait_ready;
 pub(crate) mod resume;
 pub(crate) mod adopt;

@@ -205,10 +205,7 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     /// # }
     /// ```
     pub fn tags(mut self, tags: impl IntoIterator<Item = &'a str>) -> Self {
-        let given = self.extras.get_or_insert_default().tags.get_or_insert_default();
-        // One more than are taken is refused by the put.
-        let left = (TAGS_GIVEN_MAX + 1).saturating_sub(given.len());
-        given.extend(tags.into_iter().take(left));
+        self.extras.get_or_insert_default().add_tags(tags.into_iter());
         self
     }
 }

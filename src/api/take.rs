@@ -8,8 +8,9 @@ use crate::api::ticket_handle::TicketHandle;
 use crate::api::tube::Tube;
 use crate::engine::payload::StoredPayload;
 use crate::engine::settle::Settle;
-use crate::engine::take::{Claim, Delivery, Take, TakeGroup};
+use crate::engine::take::{Claim, Delivery, Take};
 use crate::runtime::sessions;
+use crate::runtime::shared::Shared;
 use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::BATCH_TASKS_MAX;
@@ -149,7 +150,17 @@ impl<T: ?Sized> Tube<T> {
         self.take_waiting(Wait::within(timeout).or_until(stop))
     }
 
-    fn take_waiting<'a>(&'a self, mut wait: Wait<'a>) -> Result<Option<Task<T>>> {
+    fn take_waiting<'a>(&'a self, wait: Wait<'a>) -> Result<Option<Task<T>>> {
+        self.take_by(wait, |core, holder, wait| core.take(self.number, holder, wait))
+    }
+
+    /// Takes one task in this way; `None` after the wait.
+    #[inline(always)]
+    pub(super) fn take_by<'a>(
+        &'a self,
+        mut wait: Wait<'a>,
+        take: impl Fn(&Shared, u32, Wait<'a>) -> Result<Option<Delivery>>,
+    ) -> Result<Option<Task<T>>> {
         let taken = (|| {
             let core = &self.inner.core;
             wait = wait.begun(|| core.lease_now());
@@ -158,7 +169,7 @@ impl<T: ?Sized> Tube<T> {
             }
             loop {
                 let holder = self.holder()?;
-                let Some(handed) = core.take(self.number, holder, wait)? else {
+                let Some(handed) = take(core, holder, wait)? else {
                     // The wait may have ended with the session.
                     return self.holder().map(|_| None);
                 };
@@ -271,43 +282,6 @@ impl<T: ?Sized> Tube<T> {
             self.open_task(self.guard(&handed), handed)?
         })();
         self.name_task_errors("claim", id, claimed)
-    }
-
-    /// Takes the first ready task of a group, also if tasks of others are ready before it. `None`
-    /// if the group has none, if as many of its tasks are in flight
-    /// [as may be](crate::TubeOptions::in_flight), if a gate of the tube or of its first task [its
-    /// own](crate::NewTask::require) is closed, or if the tube is paused. Does not wait.
-    ///
-    /// ```
-    /// use tubewell::Queue;
-    ///
-    /// # fn main() -> tubewell::Result<()> {
-    /// let tube = Queue::in_memory()?.tube("letters")?;
-    /// tube.task(b"to ada").group("ada").put()?;
-    /// tube.task(b"to bob").group("bob").put()?;
-    /// let task = tube.try_take_group("bob")?.unwrap();
-    /// assert_eq!(&task[..], b"to bob");
-    /// assert!(tube.try_take_group("bob")?.is_none());
-    /// # task.ack()
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) if the tube's kind has no groups;
-    /// [`Invalid`](ErrorKind::Invalid) for a group name as a put refuses it; as
-    /// [`take`](Tube::take).
-    pub fn try_take_group(&self, group: &str) -> Result<Option<Task<T>>> {
-        let taken = (|| loop {
-            let op = TakeGroup { tube: self.number, group, holder: self.holder()? };
-            let Some(handed) = self.inner.core.run(&op, Durability::Relaxed)? else {
-                return Ok(None);
-            };
-            // One that cannot be decoded was buried.
-            if let Ok(task) = self.open_task(self.guard(&handed), handed)? {
-                return Ok(Some(task));
-            }
-        })();
-        self.name_errors("take", taken)
     }
 
     /// Acks those of the tasks that are still held, in one step; above 65 536 in several.

@@ -10,7 +10,8 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     /// require up to 16, each call adds one; the names of its conditions and
     /// [throttles](NewTask::throttle) have at most 255 bytes together, with one for each. While one
     /// is not set the other tasks of the tube are taken; of those with the same gates the first
-    /// stays the first.
+    /// stays the first. A take looks behind at most 64 gates that may have opened since others did:
+    /// where more have, the takes after it find the tasks behind the rest.
     ///
     /// A task of a [group](NewTask::group) waits for its gates as the first of the group, and those
     /// after it wait for it: a group is taken in order. In a tube of kind

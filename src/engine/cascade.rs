@@ -201,7 +201,8 @@ fn cascade(
         gone: there.is_none(),
     };
     let is_guess = work.is_none();
-    let work = work.unwrap_or(CascadeRow { ended: lost, tube: 0, from: 0, buried_to: u64::MAX });
+    let lost = CascadeRow { ended: lost, buried_to: u64::MAX, ..CascadeRow::default() };
+    let work = work.unwrap_or(lost);
     let mut rows = Scan::prefixed(key::edges_in(Direction::Dependent, run, id, false));
     rows.skip_to(key::edge(Direction::Dependent, run, (id, TaskId::new(work.from)), false));
     let (mut looked, mut met, mut gone) = (0, 0, 0);

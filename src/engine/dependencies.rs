@@ -206,6 +206,9 @@ impl NewEdge<'_> {
     fn write(&self, ctx: &mut OpContext<'_>, (tube, id): (&TubeEntry, TaskId)) -> Result<()> {
         ctx.needs(&DEPENDENCIES);
         let run = tube.run();
+        if !self.is_met {
+            edges::spare(ctx, run, (self.id, id))?;
+        }
         let back = EdgeRow { tube: tube.number, ..self.row };
         let dependency = key::edge(Direction::Dependency, run, (id, self.id), self.is_met);
         let dependent = key::edge(Direction::Dependent, run, (self.id, id), self.is_met);

@@ -96,14 +96,46 @@ pub(crate) fn begin_cascade(
     let at = key::work(Work::Cascade, scope(run), id);
     let before = ctx.row(&at)?.and_then(|(_, row)| row);
     let before = before.as_deref().and_then(CascadeRow::decode).unwrap_or_default();
-    let buried_to = if ended.buried { ctx.next_id() } else { before.buried_to };
+    // A new bury concerns all that come after it.
+    let (buried_to, spared) = match ended.buried {
+        true => (ctx.next_id(), Vec::new()),
+        false => (before.buried_to, before.spared),
+    };
     let before = before.ended;
     let ended = TaskEnds {
         done: ended.done || before.done,
         buried: ended.buried || before.buried,
         gone: ended.gone || before.gone,
     };
-    set_work(ctx, Work::Cascade, (at, CascadeRow { ended, tube, from: 0, buried_to }.encode()))
+    let work = CascadeRow { ended, tube, from: 0, buried_to, spared };
+    set_work(ctx, Work::Cascade, (at, work.encode()))
+}
+
+/// A task comes after another one by an open edge from now on: what is left to do about an earlier
+/// bury of that does not concern it.
+///
+/// # Errors
+/// `WrongState` if the work is about as many such tasks already as it can be.
+pub(crate) fn spare(
+    ctx: &mut OpContext<'_>,
+    run: Run,
+    (earlier, later): (TaskId, TaskId),
+) -> Result<()> {
+    if ctx.count(Range::of(Tag::Work)) == 0 {
+        return Ok(());
+    }
+    let at = key::work(Work::Cascade, scope(run), earlier);
+    let work = ctx.row(&at)?.and_then(|(_, row)| row);
+    let Some(work) = work.as_deref().and_then(CascadeRow::decode) else { return Ok(()) };
+    if !work.ended_for(later).buried {
+        return Ok(());
+    }
+    let Some(work) = work.spare(later) else {
+        let text = format!("what follows from the bury of task {earlier} is not done; try again");
+        return Err(Error::new(ErrorKind::WrongState).because(text).on_task(later));
+    };
+    ctx.change(at, work.encode());
+    Ok(())
 }
 
 /// Begins the removal of the edges of a task to those that it came after.

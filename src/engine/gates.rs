@@ -149,7 +149,7 @@ fn move_pace(ctx: &mut OpContext<'_>, tube: &TubeEntry, tasks: i128) -> Result<(
     let (now, step) = (ctx.now.queue, i128::try_from(step(&rate)).unwrap_or(i128::MAX));
     let before = i128::try_from(paced(&rate, tube.row.pace, now)).unwrap_or(i128::MAX);
     let after = before.saturating_add(step.saturating_mul(tasks)).max(1);
-    let pace = u64::try_from(after).unwrap_or(u64::MAX);
+    let pace = after.unsigned_abs();
     ctx.set_tube(tube.number, TubeRow { pace, ..tube.row.clone() }, None)?;
     if rate_free(&rate, pace, now) == 0 {
         let opens = rate_opens(&rate, pace, now);
@@ -164,7 +164,7 @@ pub(crate) fn begin(ctx: &mut OpContext<'_>, number: u32, row: &mut TubeRow) {
     let now = ctx.now;
     let Some(gates) = row.options.gates.as_deref() else { return };
     if let Some(rate) = gates.rate.filter(|_| row.pace > 0) {
-        row.pace = u64::try_from(paced(&rate, row.pace, now.queue)).unwrap_or(u64::MAX);
+        row.pace = paced(&rate, row.pace, now.queue);
     }
     await_opening(ctx, number, row);
 }
@@ -228,21 +228,21 @@ fn step(rate: &Rate) -> u128 {
 }
 
 /// The pace in nanoseconds: not before now, and no further ahead than takes can bring it.
-fn paced(rate: &Rate, pace: u64, now: u64) -> u128 {
+fn paced(rate: &Rate, pace: u128, now: u64) -> u128 {
     let now = u128::from(now) * 1000;
     let most = now.saturating_add(step(rate).saturating_mul(u128::from(rate.burst)));
-    u128::from(pace).clamp(now, most)
+    pace.clamp(now, most)
 }
 
 /// How many tasks a rate lets through.
-fn rate_free(rate: &Rate, pace: u64, now: u64) -> u64 {
+fn rate_free(rate: &Rate, pace: u128, now: u64) -> u64 {
     let ahead = paced(rate, pace, now) - u128::from(now) * 1000;
     let burst = step(rate).saturating_mul(u128::from(rate.burst));
     u64::try_from((burst - ahead) / step(rate)).unwrap_or(u64::MAX)
 }
 
 /// When a rate lets the next task through: a queue time that has come if it does now.
-fn rate_opens(rate: &Rate, pace: u64, now: u64) -> u64 {
+fn rate_opens(rate: &Rate, pace: u128, now: u64) -> u64 {
     let most = step(rate).saturating_mul(u128::from(rate.burst - 1));
     let opens = paced(rate, pace, now).saturating_sub(most).div_ceil(1000);
     u64::try_from(opens).unwrap_or(u64::MAX)

@@ -57,16 +57,6 @@ fn closed_gate<'a>(
     Ok(None)
 }
 
-/// Whether a gate of its own is closed for the first task of a group, with this row.
-#[cold]
-pub(crate) fn is_closed(
-    ctx: &OpContext<'_>,
-    tube: &TubeEntry,
-    (task, row): (&Key, Option<&Value>),
-) -> Result<bool> {
-    Ok(closed_before(ctx, tube, (task, row))?.is_some())
-}
-
 /// The first gate of its own that is closed for a ready task, with this row.
 fn closed_before<'a>(
     ctx: &OpContext<'_>,
@@ -97,6 +87,37 @@ pub(crate) fn stops(
     }
     put_behind(ctx, tube, (line, closed), |gate| key::closed_head(tube.run(), gate, &place, id))?;
     Ok(true)
+}
+
+/// The same for the first task of a group, which a take of that group alone has met: its head may
+/// be behind a gate already.
+#[cold]
+#[inline(never)]
+pub(crate) fn stops_group(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    (task, row): (&Key, Option<&Value>),
+) -> Result<bool> {
+    let Some(line) = key::group_of(task) else { return Ok(false) };
+    let Some(closed) = closed_before(ctx, tube, (task, row))? else { return Ok(false) };
+    let (place, id) = position::in_key(task, key::line_of(tube.run(), line).len())?;
+    match groups::closed_head(ctx, tube, line, (&place, id))? {
+        Some(head) if key::gate_of(&head) == Some(closed.gate) => {
+            if let NamedGate::Throttle(name) = named(closed.gate) {
+                let end = slots::end(ctx, name, ctx.now);
+                await_end(ctx, tube, end);
+            }
+            let looked = LookedBehind::IsClosed(closed.throttle);
+            let steps = &mut ctx.effects().slot_steps().lines;
+            steps.looked.push((tube.number, closed.gate.to_owned(), looked));
+            Ok(true)
+        }
+        // Another gate is closed by now.
+        head => {
+            head.into_iter().for_each(|head| ctx.remove(head));
+            stops(ctx, tube, (task, row))
+        }
+    }
 }
 
 /// Puts what is left of the line of a task that was taken behind a gate that the take has closed,

@@ -432,7 +432,11 @@ fn void_by(ctx: &OpContext<'_>, from: &TubeEntry, taken: &TakenRow) -> Result<Op
     }
     let is_over = match query::consumer(ctx, taken.holder)? {
         None => true,
-        Some(consumer) => taken.token <= consumer.void_to && consumer.until <= ctx.now.queue,
+        // A grace goes by lease time, and the step that ends it finds what was moved.
+        Some(consumer) => {
+            let has_ended = taken.token <= consumer.void_to && consumer.until != NEVER;
+            has_ended && consumer.grace == 0
+        }
     };
     Ok(is_over.then_some(Cause::Lost))
 }

@@ -3,6 +3,7 @@
 use crate::engine::context::{Op, OpContext, sound};
 use crate::engine::lookup;
 use crate::engine::moves::{Move, Which};
+use crate::engine::new_row::NewRow;
 use crate::engine::stored::TaskState;
 use crate::engine::update::Changes;
 use crate::words::error::{ErrorKind, Result};
@@ -58,7 +59,7 @@ impl Op for MoveFailed<'_> {
                 break;
             }
             let length = self.bytes_of(ctx, *from, *id)?;
-            let (which, changes) = (Which::ById(*id), Changes::default());
+            let (which, changes) = (Which::ById(*id, &NewRow::PLAIN), Changes::default());
             let others_wait = self.others_wait;
             let step = Move { from: *from, to: self.to, which, changes, others_wait, after: None };
             match length.map(|length| step.decide(ctx).map(|()| length)) {

@@ -5,17 +5,14 @@
 use crate::engine::context::{Op, OpContext, damaged};
 use crate::engine::dependencies::FoundTasks;
 use crate::engine::edge_exchange::EdgeExchange;
-use crate::engine::new_row::NewRow;
+use crate::engine::new_row::{Extras, NewRow};
 use crate::engine::replace::Replacement;
 use crate::engine::settle;
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tags::Moving;
 use crate::engine::tube_cache::{TubeEntry, TubeRef};
-use crate::engine::update::{self, Changes};
-use crate::engine::{
-    finish, held_in, history, keys, lookup, query, reports, retry, statistics, task_gates,
-    transition,
-};
+use crate::engine::update::Changes;
+use crate::engine::{held_in, history, lookup, reports, retry, statistics, task_gates, transition};
 use crate::format::Value;
 use crate::format::feature::MOVES;
 use crate::format::key::{self, Direction, Home, Order, Rank};
@@ -30,6 +27,10 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId, Ticket};
 use crate::words::task_gates::group_in;
+
+mod admission;
+
+pub(crate) use admission::room;
 
 /// Moves a task. What is not given stays as it is.
 pub(crate) struct Move<'a> {
@@ -48,8 +49,9 @@ pub(crate) struct Move<'a> {
 pub(crate) enum Which<'a> {
     /// The one of this lease, whose step is done; with the step's result.
     Held(Ticket, Option<&'a [u8]>),
-    /// This one, in any state. A lease on it is lost.
-    ById(TaskId),
+    /// This one, in any state, with the group, the key and the extras of this row, if it has some.
+    /// A lease on it is lost.
+    ById(TaskId, &'a NewRow<'a>),
     /// This one, which a put of its key has met, with the number of the put and the tasks that it
     /// may come after.
     Again(TaskId, u64, &'a NewRow<'a>, &'a FoundTasks),
@@ -59,29 +61,34 @@ impl Which<'_> {
     pub(crate) fn id(&self) -> TaskId {
         match self {
             Self::Held(ticket, _) => ticket.id,
-            Self::ById(id) | Self::Again(id, ..) => *id,
+            Self::ById(id, _) | Self::Again(id, ..) => *id,
         }
     }
 
-    /// What the put gives.
+    /// What the caller gives besides the changes.
     fn given(&self) -> Option<&NewRow<'_>> {
         match self {
-            Self::Again(_, _, given, _) => Some(given),
-            _ => None,
+            Self::Again(_, _, given, _) | Self::ById(_, given) => Some(given),
+            Self::Held(..) => None,
         }
+    }
+
+    /// Whether a put has met it.
+    fn is_again(&self) -> bool {
+        matches!(self, Self::Again(..))
     }
 
     fn cause(&self) -> Cause {
         match self {
             Self::Held(..) => Cause::Advance,
-            Self::ById(_) => Cause::Move,
+            Self::ById(..) => Cause::Move,
             Self::Again(..) => Cause::Put,
         }
     }
 
     /// Whether what was reported of the work is over: it was of another step or another payload.
     fn ends_reports(&self) -> bool {
-        !matches!(self, Self::ById(_))
+        !matches!(self, Self::ById(..))
     }
 }
 
@@ -98,7 +105,12 @@ impl Op for Move<'_> {
     }
 
     fn adds(&self) -> bool {
-        matches!(self.which, Which::Held(_, Some(_)))
+        match self.which {
+            Which::Held(_, result) => result.is_some(),
+            // Each of these has a row in an index.
+            Which::ById(_, given) => given.extras.is_some_and(Extras::has_rows),
+            Which::Again(..) => false,
+        }
     }
 
     fn grows(&self) -> bool {
@@ -119,7 +131,7 @@ impl Move<'_> {
     pub(crate) fn ticket(&self) -> Option<Ticket> {
         match self.which {
             Which::Held(ticket, _) => Some(ticket),
-            Which::ById(_) | Which::Again(..) => None,
+            Which::ById(..) | Which::Again(..) => None,
         }
     }
 
@@ -153,15 +165,13 @@ impl Move<'_> {
         new: Option<&Replacement<'_>>,
     ) -> Result<()> {
         let (from, to) = (&*self.tube_of_task(ctx)?, &*ctx.tube(self.to)?);
-        if self.which.given().is_none() {
-            update::check(to, &self.changes)?;
-        }
+        self.check(to)?;
         let (stored, state) = match self.which {
             Which::Held(ticket, _) => {
                 let (stored, taken) = settle::held(ctx, from, ticket)?;
                 (stored, TaskState::Taken(taken))
             }
-            Which::ById(id) | Which::Again(id, ..) => lookup::find(ctx, from, id)?,
+            Which::ById(id, _) | Which::Again(id, ..) => lookup::find(ctx, from, id)?,
         };
         let bytes = stored.task(from)?.bytes;
         let id = self.id_after(&state);
@@ -185,25 +195,19 @@ impl Move<'_> {
         let section = self.section(ctx, &row, is_moved, &next)?;
         let (group, gates) = self.group(ctx, to, (&row, state.progress()));
         task_gates::set(next.progress_mut(), gates)?;
-        let moved = TaskRow { times: None, group, extension: &section, ..row };
+        let key = self.which.given().and_then(|given| given.key).or(row.key);
+        let moved = TaskRow { times: None, group, key, extension: &section, ..row };
         let (raw, home) = (moved.encode(), Home { rank: place, is_fresh: false });
         let new = TaskRef::new(to, id, (home, place), &raw, moved);
         // Where it stood it is counted with the bytes of its old payload.
         let old = TaskRef { bytes, ..task };
-        if keys::counts(to, &next) && !(from.number == to.number && keys::counts(to, &state)) {
-            keys::is_free(ctx, to, (task.key(), task.id))?;
-        }
-        // One from the trash comes back to its own tube, and a finished one under another id.
-        let is_out = matches!(state, TaskState::Done(_) | TaskState::Trashed(_));
-        if from.number != to.number || is_out {
-            room(ctx, to, self.others_wait)?;
-        }
         let exchange = self.exchange(ctx, &task, (to, id))?;
         if let Some(exchange) = &exchange {
             next = exchange.block(ctx, next)?;
         } else if !next.progress().extension.is_empty() {
             next = self.keep_blocked(ctx, to, &state, next);
         }
+        self.ensure_free(ctx, (&old, &state), (&new, &next))?;
         self.carry_out(ctx, (&old, &state), (&new, &mut next))?;
         if let Some(exchange) = exchange {
             exchange.write(ctx, (to, id))?;
@@ -248,7 +252,7 @@ impl Move<'_> {
             return next;
         }
         let is_given = self.changes.is_moved()
-            || self.which.given().is_some()
+            || self.which.is_again()
             || !to.row.options.kind.switches().timed;
         match (next.blocked(ctx.now), state) {
             (TaskState::Blocked(row), TaskState::Blocked(before)) if !is_given => {
@@ -280,7 +284,7 @@ impl Move<'_> {
             history::pass_on(ctx, (old, state), new, next.progress_mut())?;
         }
         let tags = Moving::of(ctx, (old, state), next, self.given_tags())?;
-        let is_again = matches!(self.which, Which::Again(..));
+        let is_again = self.which.is_again();
         let stays = is_again && old.tube.number == new.tube.number;
         let left = Some(old.tube).filter(|_| !stays);
         let task = if is_new { new } else { old };
@@ -292,7 +296,7 @@ impl Move<'_> {
             Which::Again(..) => {
                 transition::succeed(ctx, (old, state), (new, next), cause)?;
             }
-            Which::Held(..) | Which::ById(_) => {
+            Which::Held(..) | Which::ById(..) => {
                 transition::remove(ctx, old, state, cause)?;
                 transition::note_way(ctx, new.tube);
                 transition::arrive(ctx, new, next, Cause::Move)?;
@@ -315,7 +319,7 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// The tags that the put gives, perhaps none; `None` if it does not speak of tags.
+    /// The tags that are given, perhaps none; `None` if the caller does not speak of tags.
     fn given_tags(&self) -> Option<&[&str]> {
         self.which.given()?.extras?.tags.as_deref()
     }
@@ -324,57 +328,12 @@ impl Move<'_> {
     fn order(&self, ctx: &mut OpContext<'_>) -> Order {
         match self.which {
             Which::Again(_, number, given, _) => given.order(number),
-            Which::Held(..) | Which::ById(_) => Order::back(ctx.id()),
+            Which::Held(..) | Which::ById(..) => Order::back(ctx.id()),
         }
-    }
-}
-
-/// Whether a tube has room for a task that comes to it from elsewhere.
-pub(crate) fn room(ctx: &OpContext<'_>, to: &TubeEntry, others_wait: bool) -> Result<()> {
-    let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
-    match to.row.options.capacity {
-        Some(capacity) if query::at_work(ctx, to) >= capacity => {
-            full(format!("its capacity is {capacity}"))
-        }
-        _ if others_wait => full("earlier puts wait for room".to_owned()),
-        _ => Ok(()),
     }
 }
 
 impl Move<'_> {
-    /// Whether the other tube takes the task.
-    fn admit(
-        &self,
-        (from, to): (&TubeEntry, &TubeEntry),
-        (task, state): (&TaskRef<'_>, &TaskState),
-    ) -> Result<()> {
-        let unsupported = |text: &str| Err(Error::new(ErrorKind::Unsupported).because(text));
-        let options = &to.row.options;
-        let is_again = matches!(self.which, Which::Again(..));
-        let is_done = matches!(state, TaskState::Done(_));
-        if is_done && !is_again {
-            let text = "it is Done, and can only be deleted";
-            return Err(Error::new(ErrorKind::WrongState).because(text).on_task(task.id));
-        }
-        if from.run().is_temporary() != to.run().is_temporary() {
-            return unsupported("a move between a temporary and a durable tube");
-        }
-        // A put again in its own tube has asked the placement, as every put has.
-        if options.placement.is_some() && !(is_again && from.number == to.number) {
-            return unsupported("a move into a tube with a placement");
-        }
-        let given = self.which.given().and_then(NewRow::placed_group);
-        let group = given.or(group_in(task.group)).filter(|group| !group.is_empty());
-        if group.is_some() && !options.kind.switches().grouped {
-            let text = format!("a task with a group in a tube of kind {:?}", options.kind);
-            return unsupported(&text);
-        }
-        match self.which {
-            Which::Held(_, Some(result)) => finish::fits(result),
-            _ => Ok(()),
-        }
-    }
-
     /// What is known of the task after the move: its attempts are 0, and its ttl begins again. A
     /// step that is done has no failure and no reports.
     fn progress(
@@ -434,9 +393,8 @@ impl Move<'_> {
         state: &TaskState,
         progress: TaskProgress,
     ) -> TaskState {
-        let is_given = self.changes.delay.is_some()
-            || self.changes.run_at.is_some()
-            || matches!(self.which, Which::Again(..));
+        let is_given =
+            self.changes.delay.is_some() || self.changes.run_at.is_some() || self.which.is_again();
         let due = match state {
             TaskState::Delayed(row) if !is_given && to.row.options.kind.switches().timed => {
                 Some((row.due, row.wall)).filter(|_| stored::wait_left(row, ctx.now) > 0)
@@ -463,7 +421,7 @@ impl Move<'_> {
         let since = Some(ctx.now.queue).filter(|_| next.progress().expires != NEVER);
         let passed = match self.which {
             Which::Held(_, result) => result,
-            Which::ById(_) | Which::Again(..) => row.passed(),
+            Which::ById(..) | Which::Again(..) => row.passed(),
         };
         let no_room = || Error::new(ErrorKind::TooLarge).because("its row has no room for it");
         let section = moved_section(row.extension, passed, is_moved, since).ok_or_else(no_room)?;

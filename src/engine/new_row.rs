@@ -13,6 +13,7 @@ use crate::words::backoff::RetryTerms;
 use crate::words::dependency::After;
 use crate::words::details;
 use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::TAGS_GIVEN_MAX;
 use crate::words::name;
 use crate::words::tags;
 use crate::words::task::TaskId;
@@ -128,6 +129,13 @@ impl<'a> Extras<'a> {
         all
     }
 
+    /// Adds tags: of an endless list one more than a call may have, which is then refused.
+    pub(crate) fn add_tags(&mut self, tags: impl Iterator<Item = &'a str>) {
+        let given = self.tags.get_or_insert_default();
+        let left = (TAGS_GIVEN_MAX + 1).saturating_sub(given.len());
+        given.extend(tags.take(left));
+    }
+
     pub(crate) fn labels(&self) -> &Labels<'a> {
         &self.labels
     }
@@ -177,6 +185,11 @@ impl<'a> Extras<'a> {
     #[cold]
     pub(crate) fn has_terms(&self) -> bool {
         self.retry != RetryTerms::default() || !self.tags().is_empty() || self.is_after_any()
+    }
+
+    /// Whether tags or a kind are given.
+    pub(crate) fn has_rows(&self) -> bool {
+        !self.tags().is_empty() || self.labels.kind.is_some()
     }
 
     /// Whether it comes after others.
@@ -274,6 +287,14 @@ impl<'a> NewRow<'a> {
     #[inline(always)]
     pub(crate) fn not_before(&self) -> Option<SystemTime> {
         self.placed.and_then(|placed| placed.not_before).or(self.run_at)
+    }
+
+    /// Refuses names that are none, and what the tube's kind does not allow of the extras.
+    #[inline(always)]
+    pub(crate) fn check_names(&self, tube: &TubeEntry) -> Result<()> {
+        self.group.map_or(Ok(""), |group| name::label("group name", group))?;
+        self.key.map_or(Ok(""), |key| name::label("key", key))?;
+        self.extras.map_or(Ok(()), |extras| extras.check(tube, self))
     }
 
     /// Its options as changes of a task that is there already.

@@ -288,9 +288,7 @@ impl PutTasks<'_> {
             let text = "set either delay or run_at, not both";
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
-        task.group.map_or(Ok(""), |group| name::label("group name", group))?;
-        task.key.map_or(Ok(""), |key| name::label("key", key))?;
-        task.extras.map_or(Ok(()), |extras| extras.check(tube, task))?;
+        task.check_names(tube)?;
         match (&options.placement, task.placed) {
             (Some(_), _) if task.front => {
                 let text = "option front with a placement";

@@ -73,8 +73,10 @@ impl Op for EmptyTrash {
         let end = key::after_time(&start, self.until);
         // A truncate since the last sweep has given the tube another range.
         let from = self.from.as_deref().map(key::copy).unwrap_or_default();
-        let mut rows = Scan::between(start.max(from), end);
-        let (mut removed, mut left, mut next) = (0, SWEEP_TASKS, None);
+        let from = start.max(from);
+        // The due work of the tube, with which this may be one decision, may leave it no row.
+        let (mut removed, mut left, mut next) = (0, SWEEP_TASKS, Some(key::copy(&from)));
+        let mut rows = Scan::between(from, end);
         while left > 0 && !ctx.is_sweep_long() {
             let Some((met, _)) = rows.next(ctx)? else { return Ok((removed, None)) };
             next = Some(key::after(&met));

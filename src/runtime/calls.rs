@@ -251,21 +251,21 @@ impl Shared {
         mut look: impl FnMut() -> Result<Option<R>>,
     ) -> Result<Option<R>> {
         let look = || Ok(look()?.map(|found| (found, None)));
-        self.wait_at(wake, (tube.into(), holder), wait, look)
+        self.wait_at(wake, (tube.into(), holder, false), wait, look)
     }
 
-    /// The same at any place. The look says in which tube it has found something, if it looked in
-    /// several.
+    /// The same at any place; a choosy call takes only some of what it may find. The look says in
+    /// which tube it has found something, if it looked in several.
     pub(crate) fn wait_at<R>(
         &self,
         wake: &Wake,
-        (at, holder): (WaitPlace, u32),
+        (at, holder, is_choosy): (WaitPlace, u32, bool),
         wait: Wait<'_>,
         look: impl FnMut() -> Result<Option<(R, Option<u32>)>>,
     ) -> Result<Option<R>> {
         let since = self.lease_now();
         let Some(until) = wait.end(since) else { return Ok(None) };
-        let waiting = Waiting { at, holder, since, until };
+        let waiting = Waiting { at, holder, since, until, is_choosy };
         let (ended, unused) = self.wait_as(wake, waiting, wait, look);
         if std::ptr::eq(wake, &*self.takers) {
             unused.into_iter().flatten().for_each(|tube| self.give_up_slots(tube));
@@ -299,7 +299,14 @@ impl Shared {
                     Ok(Some((found, found_in))) => {
                         return (Ok(Some(found)), entry.leave_served(wakeups, found_in));
                     }
-                    Ok(None) if !wait.is_stopped() => {}
+                    Ok(None) if !wait.is_stopped() => {
+                        if waiting.is_choosy && wakeups > 0 {
+                            entry
+                                .pass_on(wakeups)
+                                .into_iter()
+                                .for_each(|tube| self.give_up_slots(tube));
+                        }
+                    }
                     ended => {
                         return (ended.map(|_| None), entry.leave_unserved(wakeups));
                     }

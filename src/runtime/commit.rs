@@ -33,9 +33,8 @@ pub(crate) struct EngineState {
     pub(crate) store: Store,
     pub(crate) health: Arc<Health>,
     numbers: Reserve,
-    /// Numbers below these are reserved after the record of this mark is synced.
+    /// Numbers below these are to be reserved by the next record with rows, or are reserved.
     reserved: Numbers,
-    reserved_at: Mark,
     queue_clock: QueueClock,
     pub(crate) derived: DerivedState,
     /// The decision of the running op; between two ops, memory for the next.
@@ -79,7 +78,6 @@ impl EngineState {
             store: opened.store,
             numbers: Reserve { next: opened.first, end: opened.reserved },
             reserved: opened.reserved,
-            reserved_at: Mark(0),
             queue_clock: opened.queue_clock,
             derived: DerivedState::default(),
             decision: Decision::default(),
@@ -331,9 +329,6 @@ impl EngineState {
         attempt: &mut Attempt<'_>,
     ) -> Result<(O::Done, Mark), Undone> {
         let (done, mut grows) = (self.decide(op, attempt)?, op.adds() || op.grows());
-        if attempt.beside.is_some_and(|other| other.overlaps(&self.decision)) {
-            return Err(Undone::TryAfter(Need::Transaction));
-        }
         if self.decision.needs.is_some() {
             let follows = O::FOLLOWS_ENDS && self.follow_at_once(attempt)?;
             let needs = self.decision.needs.unwrap_or_default();
@@ -344,6 +339,9 @@ impl EngineState {
                 // If there is no room for it, the op is tried again without it.
                 (grows, attempt.call.leaves_ends) = (true, true);
             }
+        }
+        if attempt.beside.is_some_and(|other| other.overlaps(&self.decision)) {
+            return Err(Undone::TryAfter(Need::Transaction));
         }
         let decision = &mut self.decision;
         if op.adds() && decision.rows.has_temporary && decision.rows.has_own_temporary() {

@@ -349,14 +349,21 @@ impl DerivedState {
     #[cold]
     fn set_gates(&mut self, number: u32, gates: Option<&Gates>) {
         let before = self.known(number).and_then(|tube| tube.row.options.gates.clone());
-        if before.as_deref() != gates && !self.slot_lines.is_empty() {
+        if before.as_deref() != gates {
             // Takes of the tube may need a slot of another throttle now.
-            self.slot_lines.give_up(number);
-            self.outbox.sooner = true;
+            self.give_up_slots(number);
         }
         self.gated.set(number, before.as_deref(), gates);
         if self.gated.tubes.is_empty() && self.gated.lines.is_empty() {
             self.slot_lines = SlotLines::default();
+        }
+    }
+
+    /// The takers of a tube need the slots that are kept for them no more. Others may have them.
+    fn give_up_slots(&mut self, number: u32) {
+        if !self.slot_lines.is_empty() {
+            self.slot_lines.give_up(number);
+            self.outbox.sooner = true;
         }
     }
 
@@ -379,6 +386,8 @@ impl DerivedState {
                 (None, Some(setting)) => self.live.change(&setting.name, setting.value.as_ref()),
                 (None, None) => {
                     self.set_bound(number, NextDue::NONE);
+                    // One without gates may have tasks with gates of their own.
+                    self.give_up_slots(number);
                     self.set_gates(number, None);
                     self.gated.lines.forget(number);
                     self.tubes.remove(&number);

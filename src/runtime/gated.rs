@@ -231,6 +231,49 @@ mod tests {
         taker.join().unwrap();
     }
 
+    /// Regression: a take of a group that had met a closed gate noted nothing, and a call that
+    /// waited for the group slept on when the gate opened.
+    #[test]
+    fn a_gate_that_opens_wakes_a_call_for_a_group() {
+        for case in ["condition", "slot of its own", "slot of the tube", "two gates"] {
+            let clock = QuietClock(ManualClock::new());
+            let queue = Queue::builder().clock(clock).by_hand(true).in_memory().unwrap();
+            queue.set_throttle("gpu", 1).unwrap();
+            let shared = TubeOptions::default().throttle("gpu");
+            let is_shared = case == "slot of the tube";
+            let own = if is_shared { shared.clone() } else { TubeOptions::default() };
+            let tube = queue.create_tube("t", own).unwrap();
+            let other = queue.create_tube("o", shared).unwrap();
+            let task = tube.task(b"x").group("g");
+            let task = match case {
+                "condition" => task.require("online"),
+                "slot of its own" => task.throttle("gpu"),
+                "two gates" => task.require("online").throttle("gpu"),
+                _ => task,
+            };
+            task.put().unwrap();
+            other.put(b"y").unwrap();
+            let held = other.take().unwrap();
+            let call = std::thread::spawn({
+                let tube = tube.clone();
+                move || tube.take_group("g").unwrap().ack().unwrap()
+            });
+            let asleep = || {
+                while tube.inner.core.takers.asleep().is_empty() {
+                    std::thread::yield_now();
+                }
+            };
+            asleep();
+            queue.set_condition("online", true).unwrap();
+            if case != "condition" {
+                // It may have looked, and sleeps before the next gate.
+                asleep();
+            }
+            held.ack().unwrap();
+            call.join().unwrap();
+        }
+    }
+
     #[test]
     fn a_tube_is_found_by_what_it_requires_now() {
         let requires = |names: &[&str]| Gates {

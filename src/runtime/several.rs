@@ -98,7 +98,7 @@ impl Shared {
             }))
         };
         match take()? {
-            None => self.wait_at(&self.takers, (WaitPlace::Set(set), holder), wait, take),
+            None => self.wait_at(&self.takers, (WaitPlace::Set(set), holder, false), wait, take),
             Some((taken, _)) => Ok(Some(taken)),
         }
     }

@@ -118,11 +118,14 @@ impl<'a> StagedPut<'a> {
 
     #[cold]
     fn apply_linked(&mut self, put: &PutTasks<'_>) -> Result<(PutsDone, Mark)> {
-        let done = LinkedPut::new(self.core).apply(put, |put| self.apply_large(put));
-        if done.is_err() {
-            self.give_up();
-        }
-        done
+        LinkedPut::new(self.core).apply(put, |put| {
+            let done = self.apply_large(put);
+            // The next try has other edges, of another id.
+            if done.is_err() {
+                self.give_up();
+            }
+            done
+        })
     }
 
     #[cold]

@@ -1,6 +1,6 @@
-//! Takes of one task from one tube, at once or after a wait.
+//! Takes of one task from one tube, or of a group of it, at once or after a wait.
 
-use crate::engine::take::{Delivery, Take};
+use crate::engine::take::{Delivery, Take, TakeGroup};
 use crate::engine::{Op, OpContext};
 use crate::runtime::shared::Shared;
 use crate::words::error::Result;
@@ -55,6 +55,23 @@ impl Shared {
             if task.is_some() || !op.take.take.is_cut.take() {
                 return Ok(task);
             }
+        }
+    }
+}
+
+impl Shared {
+    /// Takes the first task of a group; waits for one.
+    pub(crate) fn take_group(
+        &self,
+        take: TakeGroup<'_>,
+        wait: Wait<'_>,
+    ) -> Result<Option<Delivery>> {
+        let (tube, holder) = (take.tube, take.holder);
+        let op = UnlessStopped { take, wait };
+        let take = || Ok(self.apply(&op)?.0.map(|taken| (taken, None)));
+        match take()? {
+            None => self.wait_at(&self.takers, (tube.into(), holder, true), wait, take),
+            Some((taken, _)) => Ok(Some(taken)),
         }
     }
 }

@@ -5,8 +5,10 @@
 //! A call that waits on a set of tubes has one entry for all of them, in the same order of coming.
 //! A wake-up of one of the tubes that it did not use goes on to the others that wait for that tube.
 //!
-//! Takers look at the same time, as many as there are tasks for. Those who wait for room look *in
-//! turn*: of each tube only the first, so that no later one gets the room that it waits for.
+//! Takers look at the same time, as many as there are tasks for. A choosy one, which takes only the
+//! tasks of a group, passes a wake-up that it has not used on to those that came after it. Those
+//! who wait for room look *in turn*: of each tube only the first, so that no later one gets the
+//! room that it waits for.
 
 use crate::runtime::seats::Seats;
 use crate::words::clock::NEVER;
@@ -96,6 +98,8 @@ pub(crate) struct Waiting {
     pub(crate) since: u64,
     /// Lease time.
     pub(crate) until: u64,
+    /// It takes only some of the tasks.
+    pub(crate) is_choosy: bool,
 }
 
 impl WaitLists {
@@ -106,13 +110,19 @@ impl WaitLists {
         }
     }
 
-    /// Wakes so many of those that wait at these places, in the order in which they came. Returns
-    /// how many there were.
+    /// Wakes so many of those that wait at these places, in the order in which they came, from this
+    /// number on. Returns how many there were.
     #[cold]
-    fn wake_of_several(&mut self, tube: u32, places: &[WaitPlace], count: usize) -> usize {
+    fn wake_of_several(
+        &mut self,
+        (tube, from): (u32, u64),
+        places: &[WaitPlace],
+        count: usize,
+    ) -> usize {
         let entries = &self.entries;
         let idle = |place: &WaitPlace| {
-            let idle = entries.range(of(*place)).filter(|(_, entry)| entry.wakeups == 0);
+            let entries = entries.range((*place, from)..=(*place, u64::MAX));
+            let idle = entries.filter(|(_, entry)| entry.wakeups == 0);
             idle.map(|((place, number), _)| (*number, *place)).peekable()
         };
         let (mut lines, mut chosen) = (places.iter().map(idle).collect::<Vec<_>>(), Vec::new());
@@ -199,7 +209,7 @@ impl Wake {
             return lists.wake_first(tube, count);
         }
         if places.len() > 1 {
-            lists.wake_of_several(tube, &places, count);
+            lists.wake_of_several((tube, 0), &places, count);
             return;
         }
         let entries = lists.entries.range_mut(of(tube)).map(|(_, entry)| entry);
@@ -208,13 +218,17 @@ impl Wake {
         }
     }
 
-    /// Wakes the first waiter of the tube that has no wake-up. Returns whether there was one.
+    /// Wakes the first waiter of the tube that has no wake-up, if one of these takes any task: the
+    /// wake-up may come to that one. Returns whether there was one.
     pub(crate) fn wake_one(&self, tube: u32) -> bool {
         if !self.has_any() {
             return false;
         }
         let places = self.places(tube);
-        self.lists.lock().wake_of_several(tube, &places, 1) > 0
+        let mut lists = self.lists.lock();
+        let mut entries = places.iter().flat_map(|place| lists.entries.range(of(*place)));
+        let takes_any = entries.any(|(_, entry)| entry.wakeups == 0 && !entry.waiting.is_choosy);
+        takes_any && lists.wake_of_several((tube, 0), &places, 1) > 0
     }
 
     /// Where those wait who wait for this tube.
@@ -357,6 +371,16 @@ impl Registration<'_> {
         [None, self.end()]
     }
 
+    /// Passes wake-ups that the waiter has not used on to those that came after it. Returns the
+    /// tube if there are none to whom all could go.
+    #[cold]
+    pub(crate) fn pass_on(&self, wakeups: usize) -> Option<u32> {
+        let (tube, later) = (self.by.get(), self.entry.1 + 1);
+        let places = self.wake.places(tube);
+        let passed = self.wake.lists.lock().wake_of_several((tube, later), &places, wakeups);
+        (passed < wakeups).then_some(tube)
+    }
+
     /// The waiter has looked and is about to sleep, unless it was signalled since.
     pub(crate) fn fall_asleep(&self) {
         if let Some(entry) = self.wake.lists.lock().entries.get_mut(&self.entry)
@@ -397,7 +421,7 @@ mod tests {
     use crate::runtime::seats::Seat;
 
     fn register(wake: &Wake, tube: u32) -> Registration<'_> {
-        wake.register(Waiting { at: tube.into(), holder: 0, since: 0, until: 0 })
+        wake.register(Waiting { at: tube.into(), holder: 0, since: 0, until: 0, is_choosy: false })
     }
 
     fn is_signalled(entry: &Registration<'_>) -> bool {
@@ -490,7 +514,13 @@ mod tests {
     }
 
     fn on_set(wake: &Wake, set: u32) -> Registration<'_> {
-        wake.register(Waiting { at: WaitPlace::Set(set), holder: 0, since: 0, until: 0 })
+        wake.register(Waiting {
+            at: WaitPlace::Set(set),
+            holder: 0,
+            since: 0,
+            until: 0,
+            is_choosy: false,
+        })
     }
 
     #[test]

@@ -61,7 +61,8 @@ impl Store {
         let tallies = self.rows.counts.freeze();
         match self.commit_all(txn, &writes, anchor, &tallies) {
             Ok(base) => {
-                self.meta = meta;
+                // The base has the reservation, too.
+                (self.meta, self.reserved_at) = (meta, 0);
                 self.rows.active = Layer::default();
                 writes.drain_into(|row| self.rows.absorb(row));
                 drop(self.adopt(base));

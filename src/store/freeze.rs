@@ -47,8 +47,13 @@ impl Store {
     pub(crate) fn renew(&mut self, renewed: Base) -> Retired {
         let serial = renewed.anchor.serial;
         // A commit with the application's tables may have come between. Its base has all these rows
-        // and more.
-        if self.base.as_ref().is_some_and(|base| base.anchor.serial >= serial) {
+        // and more. After one that failed the base was opened again, and has what was frozen.
+        let has_more = |base: &mut Base| base.anchor.serial >= serial;
+        if let Some(base) = self.base.take_if(has_more) {
+            if self.rows.frozen.is_some() {
+                return Retired { base: Some(renewed), ..self.adopt(base) };
+            }
+            self.base = Some(base);
             return Retired { base: Some(renewed), frozen: None, read_ahead_bytes: 0 };
         }
         self.adopt(renewed)

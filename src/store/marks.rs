@@ -20,8 +20,13 @@ impl Store {
             let noted = ring.note(&meta);
             self.number = noted.map_err(|fault| self.write_failed(fault))?;
         }
-        self.meta = meta;
+        (self.meta, self.reserved_at) = (meta, self.number);
         Ok(self.number)
+    }
+
+    /// The numbers below which all are reserved once this record is synced, and its number.
+    pub(crate) fn reserved(&self) -> (Numbers, u64) {
+        (self.meta.reserved, self.reserved_at)
     }
 
     /// Writes once, after the last record, that all of them are synced. Returns false if one is not
@@ -43,34 +48,22 @@ impl Store {
         (self.meta.reserved, self.meta.marks) = (unused, marks);
     }
 
-    /// Enters a feature in the journal's head, synced, before the first byte that needs it.
+    /// Enters features in the journal's head before the first byte that needs them: one write and
+    /// one sync, the first time in the folder's life that they are needed.
     ///
     /// # Errors
-    /// `Full` if the head has no space for it, `Invalid` for too long a name; `Io` or `DiskFull` if
-    /// it could not be written; `Broken` if it could not be synced.
-    pub(crate) fn use_feature(&mut self, feature: &Feature) -> Result<()> {
-        self.ensure_running()?;
-        match &self.ring {
-            Some(ring) if !ring.slot.features.has(feature.number) => {
-                let features = ring.slot.features.with(feature)?;
-                self.use_features(features)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Enters features in the journal's head. Each costs a sync, the first time in the folder's
-    /// life that it is needed.
-    ///
-    /// # Errors
-    /// As [`use_feature`](Self::use_feature).
+    /// As [`write_features`](Self::write_features); `Broken` if it could not be synced.
     #[cold]
     pub(crate) fn enter(&mut self, needs: Needs) -> Result<()> {
         let missing = needs.without(self.entered);
-        if !missing.is_empty() {
-            missing.features().try_for_each(|feature| self.use_feature(feature))?;
-            self.entered = self.entered.with(missing);
+        if missing.is_empty() {
+            return Ok(());
         }
+        self.ensure_running()?;
+        if let Some(features) = self.head_with(missing.features())? {
+            self.use_features(features)?;
+        }
+        self.entered = self.entered.with(missing);
         Ok(())
     }
 
@@ -80,7 +73,8 @@ impl Store {
     /// all are in use.
     ///
     /// # Errors
-    /// As [`use_feature`](Self::use_feature), except that it syncs nothing.
+    /// `Full` if the head has no space for them, `Invalid` for too long a name; `Io` or `DiskFull`
+    /// if it could not be written.
     #[cold]
     pub(crate) fn write_features(&mut self, needs: Needs) -> Result<Option<u64>> {
         let missing = needs.without(self.entered);
@@ -88,20 +82,28 @@ impl Store {
             return Ok(None);
         }
         self.ensure_running()?;
-        if let Some(ring) = &mut self.ring {
-            let mut features = ring.slot.features.clone();
-            for feature in
-                missing.features().filter(|feature| !ring.slot.features.has(feature.number))
-            {
-                features = features.with(feature)?;
-            }
-            if features != ring.slot.features {
-                let written = ring.write_slot(features);
-                return written.map(Some).map_err(|fault| self.head_fault(fault));
-            }
+        if let Some(features) = self.head_with(missing.features())?
+            && let Some(ring) = &mut self.ring
+        {
+            let written = ring.write_slot(features);
+            return written.map(Some).map_err(|fault| self.head_fault(fault));
         }
         self.entered = self.entered.with(missing);
         Ok(None)
+    }
+
+    /// The features of the head with these; `None` if it has them all, or there is no journal.
+    pub(super) fn head_with<'a>(
+        &self,
+        features: impl Iterator<Item = &'a Feature>,
+    ) -> Result<Option<Features>> {
+        let Some(ring) = &self.ring else { return Ok(None) };
+        let head = &ring.slot.features;
+        let mut new = features.filter(|feature| !head.has(feature.number)).peekable();
+        if new.peek().is_none() {
+            return Ok(None);
+        }
+        new.try_fold(head.clone(), |all, feature| all.with(feature)).map(Some)
     }
 
     /// The journal was synced after this write of its head, or could not be.

@@ -138,6 +138,8 @@ pub(crate) struct Store {
     /// The metadata after all writes that were applied or replayed. Writes that failed do not
     /// change it; otherwise their bytes would be counted twice when the caller tries again.
     meta: RecordMeta,
+    /// The number of the record that reserves the numbers of the metadata.
+    reserved_at: u64,
     /// The present start of the machine, if the system has a boot clock.
     boot: Option<Boot>,
     /// The number of the last record; in memory, of the last set of writes.
@@ -178,6 +180,7 @@ impl Store {
             let layer = &writes.layer;
             let meta = self.meta.advanced(advance);
             let armed = self.health.arm();
+            let reserves = meta.reserved != self.meta.reserved;
             let written = match &mut self.ring {
                 Some(ring) => {
                     let burden = if adds { Burden::Adds } else { Burden::of(layer) };
@@ -190,7 +193,6 @@ impl Store {
                         load.carried += growth;
                     }
                     let durable = layer.iter().filter(|(key, _)| !is_temporary(key));
-                    let reserves = meta.reserved != self.meta.reserved;
                     ring.append(&meta, reserves, durable, (&writes.days, growth), load)
                 }
                 None => Ok(self.number + 1),
@@ -200,6 +202,9 @@ impl Store {
                 // Numbers count as reserved only after a record contains them.
                 Ok(number) => (self.number, self.meta) = (number, meta),
                 Err(fault) => return Err(self.write_failed(fault)),
+            }
+            if reserves {
+                self.reserved_at = self.number;
             }
         }
         let armed = self.health.arm();

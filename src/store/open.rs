@@ -174,7 +174,9 @@ impl Store {
         if self.ring.as_ref().is_some_and(|ring| ring.slot.features != features) {
             self.use_features(features)?;
         }
-        self.full = !self.restore_reserve();
+        // Until the reserve stands, or a checkpoint finds space without it.
+        self.full = true;
+        self.restore_reserve();
         self.make_room_for_opening()?;
         self.write_opening(meta)?;
         self.journal().map_or(Ok(()), |journal| journal.sync().map(drop))
@@ -191,6 +193,7 @@ impl Store {
             base: Some(base),
             boot: None,
             number: 0,
+            reserved_at: 0,
             checkpoints_done: 0,
             full: false,
             number_when_full: 0,

@@ -149,8 +149,16 @@ impl Backoff {
     /// ```
     pub fn wait(&self, attempts: u32) -> Duration {
         let before = attempts.saturating_sub(1);
-        let grown = self.first.saturating_mul(self.factor.saturating_pow(before));
-        grown.saturating_add(self.step.saturating_mul(before)).min(self.most)
+        // In 128 bits: a factor beyond 32 bits makes a wait of hours of one of a microsecond.
+        let factor = u128::from(self.factor).saturating_pow(before);
+        let grown = self.first.as_nanos().saturating_mul(factor);
+        let added = self.step.as_nanos().saturating_mul(before.into());
+        let wait = grown.saturating_add(added);
+        if wait >= self.most.as_nanos() {
+            return self.most;
+        }
+        let (seconds, nanos) = (wait / 1_000_000_000, wait % 1_000_000_000);
+        Duration::new(u64::try_from(seconds).unwrap_or(u64::MAX), nanos as u32)
     }
 
     /// How long this task waits.

@@ -109,6 +109,9 @@ pub(crate) const SWEEP_TASKS_FULL: usize = 8;
 pub(crate) const TRIMMED_MAX: usize = 4;
 /// Edges that one op adds to a task; more are written in turns.
 pub(crate) const EDGES_OF_OP: usize = 256;
+/// Tasks that came after a buried one only since its bury, while the work on that is not done: it
+/// says of each that it does not concern it. As many as a transaction puts again, each after one.
+pub(crate) const SPARED_MAX: usize = 10_000;
 /// Looks into a tube for a task, in a transaction: its lock is held meanwhile.
 pub(crate) const LOOKS_IN_TRANSACTION: usize = 1 << 16;
 /// Edges of one task to those that it comes after.

@@ -408,3 +408,51 @@ fn the_timer_thread_lets_them_through() {
     }
     assert!(tube.is_empty().unwrap());
 }
+
+/// Regression: the pace of a rate was nanoseconds since 1970 in 64 bits, which end in the year
+/// 2554. A burst that reaches beyond it was never used up.
+#[test]
+fn a_burst_that_reaches_over_centuries_is_used_up() {
+    use tubewell::{Rate, TubeOptions};
+
+    let queue = still().0.in_memory().unwrap();
+    let rate = Rate::new(1).per(secs(365 * 86_400)).burst(1000);
+    let tube = queue.create_tube("t", TubeOptions::default().rate(rate)).unwrap();
+    tube.put_many(vec![*b"x"; 1100]).unwrap();
+    let mut taken = 0;
+    while let Some(task) = tube.try_take().unwrap() {
+        task.ack().unwrap();
+        taken += 1;
+    }
+    assert_eq!(taken, 1000);
+}
+
+/// The same with an interval of 600 years and a burst of two.
+#[test]
+fn a_rate_of_two_in_a_lifetime_lets_two_through() {
+    use tubewell::{Rate, TubeOptions};
+
+    let queue = still().0.in_memory().unwrap();
+    let rate = Rate::new(1).per(secs(600 * 365 * 86_400)).burst(2);
+    let tube = queue.create_tube("t", TubeOptions::default().rate(rate)).unwrap();
+    tube.put_many(vec![*b"x"; 9]).unwrap();
+    assert_eq!(tube.take_many(9).unwrap().len(), 2);
+    assert!(tube.try_take().unwrap().is_none());
+}
+
+/// Regression: by a clock that says a year after 2554 no rate held anything back.
+#[test]
+fn a_rate_holds_by_a_clock_that_is_centuries_ahead() {
+    use std::time::UNIX_EPOCH;
+    use tubewell::{ManualClock, Rate, TubeOptions};
+
+    let clock = ManualClock::at(UNIX_EPOCH + secs(600 * 366 * 86_400));
+    let queue = still().0.clock(clock.clone()).in_memory().unwrap();
+    let rate = Rate::new(1).per(secs(60));
+    let tube = queue.create_tube("t", TubeOptions::default().rate(rate)).unwrap();
+    tube.put_many(vec![*b"x"; 3]).unwrap();
+    tube.take().unwrap().ack().unwrap();
+    assert!(tube.try_take().unwrap().is_none());
+    clock.advance(secs(60));
+    tube.take().unwrap().ack().unwrap();
+}

@@ -1,7 +1,7 @@
 //! Merges: all tasks of a tube go to another one as they stand, and their leases with them. The
 //! clock is manual, so a taker that wakes was woken.
 
-use crate::{close_sound, home, kind, secs, still};
+use crate::{close_sound, counts, home, kind, resumed, secs, still};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::UNIX_EPOCH;
@@ -492,4 +492,30 @@ fn what_has_ended_goes_by_the_limits_of_the_other_tube() {
     finish(&new);
     assert_eq!(new.stats().unwrap().finished, 2);
     sound(&queue);
+}
+
+/// Regression: while the queue is open a grace goes by lease time, which stands still while the
+/// machine sleeps. A merge compared its end with queue time, and ended leases that waited.
+#[test]
+fn a_merge_after_the_machine_has_slept_keeps_the_leases_that_wait_for_their_consumer() {
+    for merges in [false, true] {
+        let (builder, clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let [old, new] = ["old", "new"].map(|name| queue.tube(name).unwrap());
+        let id = old.put(b"x").unwrap();
+        let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+        old.by(&ada).take().unwrap().detach();
+        drop(ada);
+        clock.suspend(secs(120));
+        queue.tick().unwrap();
+        if merges {
+            queue.merge("old", "new").unwrap();
+        }
+        let tube = if merges { &new } else { &old };
+        assert_eq!(counts(tube), [0, 0, 1, 0], "merges: {merges}");
+        let ada = queue.consumer_with_grace("ada", secs(60)).unwrap();
+        let resumed = resumed(&ada, tube);
+        assert_eq!(resumed.iter().map(|task| task.id()).collect::<Vec<_>>(), [id]);
+        assert!(queue.check().unwrap().is_empty());
+    }
 }

@@ -4,6 +4,7 @@ use crate::{
     close_sound, counts, drain, home, killed, kind, last_error, listed, secs, state, still, until,
     waiting,
 };
+use std::cell::Cell;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -121,6 +122,57 @@ fn a_move_may_change_what_it_keeps() {
     task.advance_with(&a, Advance::new().priority(-1).delay(secs(4))).unwrap();
     let seen = a.peek(id).unwrap();
     assert_eq!((seen.priority, seen.delay_left), (-1, Some(secs(4))));
+}
+
+/// What names the task and says when it runs goes over to the new names, in every index.
+#[test]
+fn a_move_may_change_the_names_of_a_task() {
+    let (queue, a, b, _) = two();
+    let put = a.task(b"x").key("k").group("g").kind("draft").tags(["red", "blue"]);
+    let id = put.require("online").put().unwrap();
+    let other = a.task(b"y").group("g").put().unwrap();
+    let moving = a.move_to(id, &b).key("k2").group("h").kind("letter").tags(["blue", "new"]);
+    moving.throttle("api").apply().unwrap();
+    let seen = b.peek(id).unwrap();
+    assert_eq!((seen.key.as_deref(), seen.group.as_deref()), (Some("k2"), Some("h")));
+    assert_eq!(
+        (seen.kind.as_deref(), &seen.tags[..]),
+        (Some("letter"), &["blue", "new"].map(String::from)[..])
+    );
+    assert_eq!((seen.requires.len(), seen.throttles.join(" ")), (0, "api".to_owned()));
+    sound(&queue);
+    // The first key names nothing there, the second one this task; its first group goes on.
+    assert_ne!(b.task(b"z").key("k").put().unwrap(), id);
+    assert_eq!(b.task(b"z").key("k2").put().unwrap(), id);
+    assert_eq!(a.take().unwrap().id(), other);
+    assert_eq!(b.try_take_group("h").unwrap().unwrap().id(), id);
+    assert_eq!(queue.tag_count("red").unwrap(), 0);
+    sound(&queue);
+}
+
+/// In its own tube, too: it goes to the back under its new key. A key that another task has is
+/// refused, and the task is what it was.
+#[test]
+fn a_move_in_its_own_tube_asks_for_the_new_key() {
+    let (queue, a, b, _) = two();
+    let id = a.task(b"x").key("k").group("g").put().unwrap();
+    a.task(b"y").key("taken").put().unwrap();
+    b.task(b"z").key("k").put().unwrap();
+    assert_eq!(kind(a.move_to(id, &a).key("taken").apply()), ErrorKind::KeyExists);
+    assert_eq!(kind(a.move_to(id, &b).apply()), ErrorKind::KeyExists);
+    for wrong in
+        [a.move_to(id, &a).key(""), a.move_to(id, &a).group("\n"), a.move_to(id, &b).kind("")]
+    {
+        assert_eq!(kind(wrong.apply()), ErrorKind::Invalid);
+    }
+    let long = "t".repeat(300);
+    assert_eq!(kind(a.move_to(id, &b).tags([&*long]).apply()), ErrorKind::Invalid);
+    assert_eq!(a.peek(id).unwrap().key.as_deref(), Some("k"));
+    a.move_to(id, &a).key("free").apply().unwrap();
+    assert_eq!(a.task(b"x").key("free").put().unwrap(), id);
+    a.move_to(id, &b).key("k2").apply().unwrap();
+    assert_eq!(b.peek(id).unwrap().key.as_deref(), Some("k2"));
+    sound(&queue);
 }
 
 /// A kind of tube that has no priorities or times takes the task without them.
@@ -443,4 +495,21 @@ fn a_put_that_waits_for_room_comes_before_an_advance() {
     assert_eq!(listed(&b, State::Ready), "waits");
     b.take().unwrap().ack().unwrap();
     task.advance(&b).unwrap();
+}
+
+/// A call takes no more of an endless list of tags than it needs to refuse it.
+#[test]
+fn a_move_with_an_endless_list_of_tags_is_refused() {
+    let queue = still().0.in_memory().unwrap();
+    let (a, b) = (queue.tube("a").unwrap(), queue.tube("b").unwrap());
+    let id = a.put(b"x").unwrap();
+    let read = Cell::new(0);
+    // As `repeat("a")`, with which the call never returns and takes all memory.
+    let tags = (0..1_000_000).map(|_| {
+        read.set(read.get() + 1);
+        "a"
+    });
+    assert_eq!(kind(a.move_to(id, &b).tags(tags).apply()), ErrorKind::TooLarge);
+    assert!(read.get() <= 2000, "{} tags were read", read.get());
+    assert_eq!(a.peek(id).unwrap().tags, [""; 0]);
 }

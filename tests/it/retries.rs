@@ -158,3 +158,15 @@ fn a_snoozed_task_keeps_its_place_and_its_attempts() {
     let task = tube.take().unwrap();
     assert_eq!((&task[..], task.attempt(), task.deliveries()), (&b"a"[..], 1, 31));
 }
+
+/// Regression: the factor was raised to a power in 32 bits, so that a wait that begins short never
+/// grew to its longest.
+#[test]
+fn a_short_first_wait_grows_to_the_longest() {
+    use std::time::Duration;
+    use tubewell::Backoff;
+
+    let day = secs(86_400);
+    let backoff = Backoff::doubling(Duration::from_micros(1)).at_most(day);
+    assert_eq!(backoff.wait(38), day); // 2^37 microseconds are 38 hours
+}

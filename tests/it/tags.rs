@@ -590,3 +590,19 @@ fn a_copy_has_no_tags_and_a_moved_task_has_its_own() {
     assert_eq!((tags(&tube, copy), queue.tag_count("c").unwrap()), (vec!["c".to_owned()], 1));
     sound(&queue);
 }
+
+/// Regression: a move that brought tags was held neither to the limit of the temporary tubes nor to
+/// a full disk, as a verb that adds tags is.
+#[test]
+fn a_move_that_brings_tags_is_held_to_the_limit_of_temporary_tubes() {
+    let queue = still().0.temporary_bytes_max(4096).in_memory().unwrap();
+    let memory = queue.create_tube("m", TubeOptions::default().temporary(true)).unwrap();
+    let id = memory.put(b"x").unwrap();
+    while memory.put(b"x").is_ok() {}
+    let tags: Vec<String> = (0..60).map(|number| format!("{number:060}")).collect();
+    let tags = || tags.iter().map(String::as_str);
+    assert_eq!(kind(memory.tag(id, tags())), ErrorKind::Full);
+    assert_eq!(kind(memory.move_to(id, &memory).tags(tags()).apply()), ErrorKind::Full);
+    memory.move_to(id, &memory).tags([]).apply().unwrap();
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}

@@ -361,3 +361,27 @@ fn a_search_looks_at_the_trash_or_at_the_others() {
     tube.empty_trash().unwrap();
     assert_eq!(found(&any(), 99), []);
 }
+
+/// Regression: `empty_trash` stopped before its first row, and returned 0, if the due work of the
+/// tube, with which it is one decision, had written 1024 rows or more.
+#[test]
+fn the_trash_is_emptied_beside_much_due_work() {
+    for due in 1..=20 {
+        let (builder, clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        for at in 0..3 {
+            let id = tube.put(b"x").unwrap();
+            tube.trash(id, format!("no {at}")).unwrap();
+        }
+        for task in 0..due {
+            let tags: Vec<_> = (0..64).map(|tag| format!("{task} {tag}")).collect();
+            let put = tube.task(b"y").ttl(secs(10)).tags(tags.iter().map(String::as_str));
+            put.put().unwrap();
+        }
+        clock.advance(secs(10));
+        assert_eq!(tube.empty_trash().unwrap(), 3, "beside {due} tasks whose ttl has ended");
+        assert_eq!(tube.stats().unwrap().trashed, 0);
+        assert_eq!(queue.check().unwrap(), [""; 0]);
+    }
+}

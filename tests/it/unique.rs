@@ -2,8 +2,8 @@
 
 use crate::{close_sound, home, is_gone, killed, kind, lone_with, open, secs, state, still};
 use tubewell::{
-    Conflict, Consumer, ErrorKind, Filter, HistoryEvent, Kicked, ManualClock, PutOutcome, Queue,
-    Release, Retention, State, Task, TaskId, Tube, TubeOptions, Unique,
+    Advance, Conflict, Consumer, ErrorKind, Filter, HistoryEvent, Kicked, ManualClock, PutOutcome,
+    Queue, Release, Retention, State, Task, TaskId, Tube, TubeOptions, Unique,
 };
 
 fn sound(queue: &Queue) {
@@ -419,4 +419,37 @@ fn a_kick_reaches_what_is_behind_many_clashes() {
     // One of them has the key then.
     names_100(a.kick(5).unwrap(), 1, 599);
     sound(&queue);
+}
+
+/// Regression: a task that waits for others and moves is Blocked there, too. Its key was asked for
+/// as that of a ready task: two tasks counted for one key, or the move was refused in vain.
+#[test]
+fn a_move_of_a_task_that_waits_asks_for_its_key_in_the_state_that_it_gets() {
+    let queue = still().0.in_memory().unwrap();
+    let a = queue.tube("a").unwrap();
+    let parent = a.put(b"p").unwrap();
+
+    // A blocked task counts there, a ready one does not.
+    let options = TubeOptions::default().unique(Unique::new().ready(false));
+    let b = queue.create_tube("b", options).unwrap();
+    b.task(b"y").key("k").delay(secs(60)).put().unwrap();
+    let waits = a.task(b"x").key("k").after([parent]).put().unwrap();
+    assert_eq!(kind(a.move_to(waits, &b).apply()), ErrorKind::KeyExists);
+    assert_eq!(a.peek(waits).unwrap().state, State::Blocked);
+
+    // The same of a step that is to wait.
+    let step = queue.tube("c").unwrap().task(b"x").key("k").put().unwrap();
+    let mut task = queue.tube("c").unwrap().claim(step).unwrap();
+    let terms = Advance::new().after([parent]);
+    assert_eq!(kind(task.advance_with(&b, terms)), ErrorKind::KeyExists);
+    drop(task);
+
+    // A ready one counts there, a blocked one does not: nothing is in its way, as for a kick.
+    let options = TubeOptions::default().unique(Unique::new().delayed(false));
+    let d = queue.create_tube("d", options).unwrap();
+    d.task(b"y").key("k").put().unwrap();
+    a.move_to(waits, &d).apply().unwrap();
+    assert_eq!(d.peek(waits).unwrap().state, State::Blocked);
+    queue.tick().unwrap();
+    assert_eq!(queue.check().unwrap(), [""; 0]);
 }

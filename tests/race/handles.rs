@@ -186,6 +186,34 @@ fn a_subscription_goes_while_its_callback_is_called() {
     });
 }
 
+/// Each change is told to the one callback or to the other, and to none twice.
+#[test]
+fn a_callback_is_replaced_while_it_is_called() {
+    explore(|| {
+        let (queue, tube, _clock) = lone();
+        let calls = [0, 1].map(|_| Arc::new(AtomicUsize::new(0)));
+        let counts = |calls: &Arc<AtomicUsize>| {
+            let calls = calls.clone();
+            move |_: &Event| _ = calls.fetch_add(1, Ordering::SeqCst)
+        };
+        tube.on_task_change(Some(counts(&calls[0]))).unwrap();
+        let putter = spawn({
+            let tube = tube.clone();
+            move || {
+                for _ in 0..2 {
+                    tube.put(b"a").unwrap();
+                }
+            }
+        });
+        let replaced = tube.on_task_change(Some(counts(&calls[1]))).unwrap();
+        assert!(replaced.is_some());
+        putter.join().unwrap();
+        queue.close().unwrap();
+        let [first, second] = calls.map(|calls| calls.load(Ordering::SeqCst));
+        assert_eq!(first + second, 2, "{first} and {second}");
+    });
+}
+
 /// Regression: `close` held the lock of the thread list while it joined the threads, and a callback
 /// that set the first of the callbacks needed it to start a thread.
 #[test]

@@ -1,6 +1,6 @@
 //! Waiters that leave, are woken and time out at once: no wake-up is lost.
 
-use crate::{explore, lone, secs, still};
+use crate::{explore, lone, relaxed, secs, still};
 use shuttle::thread::{JoinHandle, spawn};
 use std::time::Duration;
 use tubewell::{Clock, Durability, ManualClock, Stop, Tube, TubeOptions};
@@ -62,6 +62,36 @@ fn a_put_wakes_one_taker_while_another_runs_out_of_time() {
         clock.advance(secs(1));
         let left = if hasty.join().unwrap() { 0 } else { 1 };
         assert_eq!(tube.len().unwrap(), left);
+        queue.close().unwrap();
+    });
+}
+
+/// Two calls for a group each, and one for any task. Whichever is woken for a task, the two tasks
+/// that are put first are taken, and of the next two the one that the last call waits for.
+#[test]
+fn a_wake_up_that_a_call_for_a_group_cannot_use_goes_on() {
+    explore(|| {
+        let (queue, _clock) = relaxed();
+        let tube = queue.tube("t").unwrap();
+        let of_group = |group: &'static str| {
+            let tube = tube.clone();
+            spawn(move || tube.take_group(group).unwrap().ack().unwrap())
+        };
+        let calls = [of_group("g"), takes_one(&tube), of_group("h")];
+        let putter = spawn({
+            let tube = tube.clone();
+            move || {
+                for _ in 0..2 {
+                    tube.task(b"h").group("h").put().unwrap();
+                }
+            }
+        });
+        for _ in 0..2 {
+            tube.task(b"g").group("g").put().unwrap();
+        }
+        putter.join().unwrap();
+        calls.into_iter().for_each(|call| call.join().unwrap());
+        assert_eq!(tube.len().unwrap(), 1);
         queue.close().unwrap();
     });
 }

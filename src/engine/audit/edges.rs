@@ -239,7 +239,8 @@ fn ends(
     if !has_left && fate(row, ended) != Fate::Stays {
         let line = format!("task {earlier}: it has ended, and no work lets task {later} learn it");
         let at = work(Work::Cascade, earlier);
-        let value = CascadeRow { ended, tube, from: 0, buried_to: u64::MAX }.encode();
+        let work = CascadeRow { ended, tube, buried_to: u64::MAX, ..CascadeRow::default() };
+        let value = work.encode();
         let finding = Finding::new(line, Fix::Set(key::copy(&at), value)).beside(at);
         report(rows().into_iter().fold(finding.about(About::Id(earlier)), Finding::beside));
     }

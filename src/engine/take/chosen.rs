@@ -99,14 +99,15 @@ impl Op for TakeGroup<'_> {
         }
         label("group name", self.group)?;
         let most = tube.row.most_in_flight(self.group);
-        if tube.row.may_be_closed() && gates::free((ctx, ctx.known), &tube, ctx.now)? == 0
+        // What closes the way is noted, so that a call that waits is woken when it opens.
+        if tube.row.may_be_closed() && gates::admit(ctx, &tube)? == 0
             || groups::in_flight(ctx, &tube, self.group)? >= most
         {
             return Ok(None);
         }
         let line = key::line_of(tube.run(), self.group);
         let Some((first, row)) = ctx.first(&line, &key::end_of(&line))? else { return Ok(None) };
-        if lines::is_closed(ctx, &tube, (&first, row.as_ref()))? {
+        if lines::stops_group(ctx, &tube, (&first, row.as_ref()))? {
             return Ok(None);
         }
         let id = key::id_of(&first).ok_or_else(|| damaged("line"))?;

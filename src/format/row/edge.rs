@@ -3,6 +3,7 @@
 use crate::format::pack::{Packer, Unpacker, Value};
 use crate::format::row::EdgeCounts;
 use crate::words::dependency::{On, Orphaned};
+use crate::words::limits::SPARED_MAX;
 use crate::words::task::TaskId;
 
 /// An edge from one task to another, in either direction.
@@ -52,16 +53,17 @@ pub(crate) struct TaskEnds {
 }
 
 /// The work of a cascade.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CascadeRow {
     pub(crate) ended: TaskEnds,
     /// The tube of the task, where no row leads to it.
     pub(crate) tube: u32,
     /// The task to continue with.
     pub(crate) from: u64,
-    /// The tasks with lower ids are told that it was buried. A later one was put when it was kicked
-    /// again.
+    /// The bury concerns the tasks with lower ids. A later one was put when it was kicked again.
     pub(crate) buried_to: u64,
+    /// Those with lower ids that it does not concern, in order: they came after it only since then.
+    pub(crate) spared: Vec<u64>,
 }
 
 impl CascadeRow {
@@ -70,13 +72,29 @@ impl CascadeRow {
         let bits = u8::from(done) | u8::from(buried) << 1 | u8::from(gone) << 2;
         let mut row = Packer::new();
         row.u8(bits).u32(self.tube).u64(self.from).u64(self.buried_to);
+        self.spared.iter().for_each(|id| _ = row.u64(*id));
         row.done()
+    }
+
+    /// The bury does not concern this task, which came after the other only since then. `None` if
+    /// as many are spared already as the row may have.
+    pub(crate) fn spare(mut self, later: TaskId) -> Option<Self> {
+        if let Err(place) = self.spared.binary_search(&later.get())
+            && self.ended_for(later).buried
+        {
+            if self.spared.len() >= SPARED_MAX {
+                return None;
+            }
+            self.spared.insert(place, later.get());
+        }
+        Some(self)
     }
 
     /// How it has ended for this task.
     pub(crate) fn ended_for(&self, later: TaskId) -> TaskEnds {
-        let buried = self.ended.buried && later.get() < self.buried_to;
-        TaskEnds { buried, ..self.ended }
+        let later = later.get();
+        let is_told = later < self.buried_to && self.spared.binary_search(&later).is_err();
+        TaskEnds { buried: self.ended.buried && is_told, ..self.ended }
     }
 
     pub(crate) fn decode(row: &[u8]) -> Option<Self> {
@@ -85,7 +103,14 @@ impl CascadeRow {
         let bit = |at: u8| bits & 1 << at != 0;
         let ended = TaskEnds { done: bit(0), buried: bit(1), gone: bit(2) };
         let (tube, from, buried_to) = (rest.u32()?, rest.u64()?, rest.u64()?);
-        rest.end(Self { ended, tube, from, buried_to })
+        let mut spared = Vec::new();
+        while !rest.rest().is_empty() {
+            spared.push(rest.u64()?);
+        }
+        let is_sound = spared.len() <= SPARED_MAX
+            && spared.is_sorted_by(|a, b| a < b)
+            && spared.last().is_none_or(|last| ended.buried && *last < buried_to);
+        is_sound.then_some(Self { ended, tube, from, buried_to, spared })
     }
 }
 

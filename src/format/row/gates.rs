@@ -97,18 +97,23 @@ pub(super) fn read_rate(field: &[u8]) -> Option<Rate> {
 }
 
 /// Writes the pace of a tube that has begun.
-pub(super) fn write_pace(pace: u64, add: &mut impl FnMut(u16, &[u8])) {
-    if pace > 0 {
-        add(PACE_FIELD, &pace.to_be_bytes());
+pub(super) fn write_pace(pace: u128, add: &mut impl FnMut(u16, &[u8])) {
+    match u64::try_from(pace) {
+        Ok(0) => {}
+        Ok(pace) => add(PACE_FIELD, &pace.to_be_bytes()),
+        Err(_) => add(PACE_FIELD, &pace.to_be_bytes()),
     }
 }
 
 /// The pace of a tube; 0 if it has not begun.
-pub(super) fn take_pace(extension: &mut Extension) -> Option<u64> {
+pub(super) fn take_pace(extension: &mut Extension) -> Option<u128> {
     let Some(field) = extension.take(PACE_FIELD) else { return Some(0) };
-    let mut rest = Unpacker::new(&field);
-    let pace = rest.u64().filter(|pace| *pace > 0)?;
-    rest.end(pace)
+    let (pace, least) = match *field {
+        [_, _, _, _, _, _, _, _] => (u128::from(Unpacker::new(&field).u64()?), 1),
+        // One that eight bytes cannot say.
+        _ => (u128::from_be_bytes((*field).try_into().ok()?), 1 << 64),
+    };
+    Some(pace).filter(|pace| *pace >= least)
 }
 
 /// Writes the field of each gate.

@@ -613,9 +613,28 @@ fn golden_edges() {
     let ends = [(true, false, false, "01"), (false, true, false, "02"), (true, false, true, "05")];
     for (done, buried, gone, bits) in ends {
         let ended = TaskEnds { done, buried, gone };
-        let row = CascadeRow { ended, tube: 7, from: 9, buried_to: 11 };
+        let row = CascadeRow { ended, tube: 7, from: 9, buried_to: 11, spared: Vec::new() };
         assert_eq!(hex(&row.encode()), format!("{bits}000000070000000000000009000000000000000b"));
         assert_eq!(CascadeRow::decode(&row.encode()), Some(row));
+    }
+    let ended = TaskEnds { buried: true, ..TaskEnds::default() };
+    let row = CascadeRow { ended, tube: 7, from: 9, buried_to: 11, spared: vec![4, 10] };
+    let golden = "0200000007000000000000000900000000000000\
+                  0b0000000000000004000000000000000a";
+    assert_eq!(hex(&row.encode()), golden);
+    assert_eq!(CascadeRow::decode(&row.encode()), Some(row.clone()));
+    let told = [3, 4, 9, 10, 11].map(|id| row.ended_for(TaskId::new(id)).buried);
+    assert_eq!(told, [true, false, true, false, false]);
+    assert_eq!(row.clone().spare(TaskId::new(9)).unwrap().spared, [4, 9, 10]);
+    assert_eq!(row.clone().spare(TaskId::new(12)), Some(row.clone()));
+    let many = CascadeRow { buried_to: 99_999, spared: (0..10_000).collect(), ..row.clone() };
+    assert_eq!(many.clone().spare(TaskId::new(7)), Some(many.clone()));
+    assert_eq!(many.spare(TaskId::new(70_000)), None);
+    for (wrong, buried_to) in
+        [(vec![4, 4], 11), (vec![10, 4], 11), (vec![11], 11), ((0..10_001).collect(), 99_999)]
+    {
+        let row = CascadeRow { spared: wrong, buried_to, ..row.clone() };
+        assert_eq!(CascadeRow::decode(&row.encode()), None, "{row:?}");
     }
     assert_eq!(CascadeRow::decode(&[0; 21]), None);
     assert_eq!(CascadeRow::decode(&[&[8][..], &[0; 20]].concat()), None);

@@ -32,7 +32,7 @@ pub(crate) struct TubeRow {
     pub(crate) made_priority: i64,
     pub(crate) options: TubeOptions,
     /// When its next task is due by its rate, in nanoseconds of the queue time; 0 before the first.
-    pub(crate) pace: u64,
+    pub(crate) pace: u128,
     /// How many schedules have it as the tube of their children.
     pub(crate) schedules: u32,
     pub(crate) pending: PendingOptions,

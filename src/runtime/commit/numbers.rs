@@ -14,17 +14,28 @@ impl EngineState {
     /// before it is needed.
     #[inline]
     pub(super) fn has_numbers(&mut self, need: Numbers, group_commit: &GroupCommit) -> bool {
-        if self.reserved != self.numbers.end && group_commit.is_synced(self.reserved_at) {
-            self.numbers.end = self.reserved;
-        }
         let left = self.numbers.left();
-        if !left.covers(Numbers::both(NUMBER_BLOCK / 2)) && self.reserved == self.numbers.end {
+        if left.covers(Numbers::both(NUMBER_BLOCK / 2)) && left.covers(need) {
+            return true;
+        }
+        self.reserve_early(group_commit);
+        self.numbers.left().covers(need)
+    }
+
+    /// Uses the numbers that a synced record reserves. If these are few, the next record with rows
+    /// reserves more. The record that was written last need not have: a note that all is synced and
+    /// a carry on a full disk reserve none.
+    #[cold]
+    fn reserve_early(&mut self, group_commit: &GroupCommit) {
+        let (reserved, record) = self.store.reserved();
+        if group_commit.is_synced(Mark(record)) {
+            self.numbers.end = reserved;
+        }
+        let is_low = !self.numbers.left().covers(Numbers::both(NUMBER_BLOCK / 2));
+        if is_low && self.reserved == self.numbers.end {
             let ahead = self.numbers.next.plus(Numbers::both(2 * NUMBER_BLOCK));
             self.reserved = self.reserved.max(ahead);
-            // The next record contains the reservation.
-            self.reserved_at = Mark(self.store.written() + 1);
         }
-        left.covers(need)
     }
 
     /// The metadata of the next record, with the reservation. Its rows change the stored payload
@@ -59,10 +70,8 @@ impl EngineState {
         let reserved = self.reserved.max(end);
         let advance = MetaDelta { reserved, ..self.advance(0) };
         let number = self.store.note(advance)?;
-        // Set only after the write: numbers that no record carries would count as reserved after
-        // the next sync.
-        (self.reserved, self.reserved_at) = (reserved, Mark(number));
-        Ok(self.reserved_at)
+        self.reserved = reserved;
+        Ok(Mark(number))
     }
 
     /// Returns unused numbers, before the last checkpoint of a clean close. A later draw reserves

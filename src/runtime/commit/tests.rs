@@ -152,7 +152,8 @@ fn woken<O: Op>(tube: &crate::Tube, op: &O) -> usize {
     let core = &tube.inner.core;
     // While none waits it is not counted.
     let at = WaitPlace::Set(u32::MAX);
-    let _waits = core.takers.register(Waiting { at, holder: 0, since: 0, until: NEVER });
+    let _waits =
+        core.takers.register(Waiting { at, holder: 0, since: 0, until: NEVER, is_choosy: false });
     let mut state = core.state.lock();
     let Ok(_) = state.execute(op, &mut Attempts::default(), &core.env()) else {
         panic!("it is refused")
@@ -251,4 +252,26 @@ fn the_due_work_of_a_rate_is_not_left_to_takes() {
     assert!(has_ready(plain.clone()));
     assert!(has_ready(plain.clone().limit(1)));
     assert!(!has_ready(plain.rate(crate::Rate::new(1))));
+}
+
+/// Regression: the note that all is synced is the next record after a reservation was asked for,
+/// and does not contain it.
+#[test]
+fn the_note_that_all_is_synced_gives_no_numbers() {
+    let home = tempfile::tempdir().unwrap();
+    let opened = opened(&home.path().join("q"));
+    let group_commit = GroupCommit::new(opened.store.journal(), opened.store.health.clone());
+    let mut state = EngineState::new(opened);
+    let mut writes = WriteSet::default();
+    writes.write((key::name("a"), RowOp::Add(Value::from(&[7; 400][..]))));
+    state.store.append(&mut writes, state.advance(0), true).unwrap();
+    group_commit.flush().unwrap();
+    state.numbers.next.ids = state.numbers.end.ids - 1;
+    // As before an op that is refused, or that writes to a temporary tube only.
+    assert!(state.has_numbers(Numbers::of_ids(1), &group_commit));
+    let written = state.store.written();
+    assert!(state.idle());
+    assert_eq!(state.store.written(), written + 1, "the note");
+    group_commit.flush().unwrap();
+    assert!(!state.has_numbers(Numbers::of_ids(2), &group_commit), "no record reserves them");
 }

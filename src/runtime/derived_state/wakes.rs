@@ -138,7 +138,8 @@ impl DerivedState {
             kept.iter().for_each(|throttle| self.slot_lines.keep(*throttle, number));
             self.slot_lines.enter(throttle, number);
         } else {
-            // Those who only wait for a task that could be taken look.
+            // Those look who only wait for a task that could be taken, and choosy takers: for them
+            // no slot is kept, as they may have no use for it.
             self.outbox.add(number, 1, 0);
         }
         if let Some(sets) = &mut self.sets {
@@ -200,7 +201,13 @@ mod tests {
     /// A taker that has looked in vain, and looks no more.
     fn waits(tube: &Tube) -> Registration<'_> {
         let (at, until) = (tube.number.into(), NEVER);
-        let entry = tube.inner.core.takers.register(Waiting { at, holder: 0, since: 0, until });
+        let entry = tube.inner.core.takers.register(Waiting {
+            at,
+            holder: 0,
+            since: 0,
+            until,
+            is_choosy: false,
+        });
         assert!(tube.try_take().unwrap().is_none());
         entry
     }
@@ -238,7 +245,7 @@ mod tests {
         let several = queue.tubes_of(["a", "b"]).unwrap();
         let held = c.take().unwrap();
         let at = WaitPlace::Set(several.list.set().unwrap());
-        let waiting = Waiting { at, holder: 0, since: 0, until: NEVER };
+        let waiting = Waiting { at, holder: 0, since: 0, until: NEVER, is_choosy: false };
         let entry = a.inner.core.takers.register(waiting);
         assert!(several.try_take().unwrap().is_none());
         held.ack().unwrap();

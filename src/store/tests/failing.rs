@@ -261,3 +261,51 @@ fn what_a_failed_sync_of_the_base_shows_is_made_true() {
         }
     }
 }
+
+/// Regression: after an opening on a disk that was still full, of a base whose reserve was used up,
+/// puts were accepted.
+#[test]
+fn an_opening_without_the_reserve_is_full() {
+    let disk = SimDisk::new(8);
+    let mut store = open(&disk).unwrap();
+    let mut number = 0;
+    disk.quota(Some(disk.blocks() + 300));
+    while !store.is_full() && write(&mut store, vec![add(number, &[3; 400])]).is_ok() {
+        number += 1;
+    }
+    assert!(store.is_full(), "{number} rows went in");
+    // Another program takes what is left.
+    disk.quota(Some(disk.blocks()));
+    assert!(!store.restore_reserve(), "there is no space for it");
+    disk.kill();
+    drop(store);
+    let mut store = open(&disk).unwrap();
+    assert!(store.is_full(), "nothing has changed but the process");
+    disk.quota(None);
+    assert!(store.restore_reserve() && !store.is_full(), "service resumes");
+}
+
+/// Regression: a commit with the application's tables failed after a checkpoint had committed and
+/// before it was renewed. The base that was opened again had the checkpoint's serial, and the
+/// frozen layer stayed: no later checkpoint began.
+#[test]
+fn a_checkpoint_renewed_after_a_failed_commit_ends() {
+    let disk = SimDisk::new(17);
+    let mut store = open(&disk).unwrap();
+    write(&mut store, vec![add(1, b"x")]).unwrap();
+    let checkpoint = store.freeze().unwrap().unwrap();
+    let renewed = checkpoint.run(None).map_err(|failed| failed.error).unwrap();
+    write(&mut store, vec![add(2, b"x")]).unwrap();
+    // So that the first call that fails is a write of the base.
+    sync(&store).unwrap();
+    let app = BaseTransaction::begin(store.opening().unwrap()).unwrap();
+    disk.plan(0, Plan::FullOnce);
+    let failed = finish(&mut store, app, vec![add(3, b"x")]);
+    assert!(matches!(failed, Err(StoreFailure::Refused(_))), "{failed:?}");
+    drop(store.renew(renewed));
+    assert!(!store.is_checkpointing(), "the base has what was frozen");
+    assert_eq!(numbers(&store), [1, 2]);
+    store.checkpoint().unwrap();
+    assert_eq!(store.ring.as_ref().unwrap().floor, store.ring.as_ref().unwrap().last);
+    checked(&mut store);
+}

@@ -18,6 +18,15 @@ fn knowing(known: &'static [Feature]) -> Config {
     Config { known, ..config() }
 }
 
+/// Enters a feature, also one that this version does not have.
+fn use_feature(store: &mut Store, feature: &Feature) -> Result<()> {
+    store.ensure_running()?;
+    match store.head_with([feature].into_iter())? {
+        Some(features) => store.use_features(features),
+        None => Ok(()),
+    }
+}
+
 fn files(disk: &SimDisk) -> [Vec<u8>; 2] {
     [FileName::Base, FileName::Journal].map(|name| disk.file(name).shown)
 }
@@ -51,9 +60,9 @@ fn a_version_without_the_feature_refuses_and_changes_nothing() {
             let disk = SimDisk::new(1);
             let mut store = open(&disk).unwrap();
             write(&mut store, vec![add(1, b"before")]).unwrap();
-            store.use_feature(&FAD).unwrap();
-            store.use_feature(&NAP).unwrap();
-            store.use_feature(&NAP).unwrap();
+            use_feature(&mut store, &FAD).unwrap();
+            use_feature(&mut store, &NAP).unwrap();
+            use_feature(&mut store, &NAP).unwrap();
             if place != "head" {
                 store.checkpoint().unwrap();
             }
@@ -83,14 +92,14 @@ fn a_version_without_the_feature_refuses_and_changes_nothing() {
 fn a_feature_may_ask_for_reading_only_or_for_nothing() {
     let disk = SimDisk::new(1);
     let mut store = open(&disk).unwrap();
-    store.use_feature(&FAD).unwrap();
+    use_feature(&mut store, &FAD).unwrap();
     store.close().unwrap();
     let mut store = open(&disk).unwrap();
     write(&mut store, vec![add(1, b"x")]).unwrap();
     store.close().unwrap();
     let mut store = open(&disk).unwrap();
     assert!(store.ring.as_ref().unwrap().slot.features.has(9), "an ignored feature is kept");
-    store.use_feature(&INK).unwrap();
+    use_feature(&mut store, &INK).unwrap();
     store.close().unwrap();
     is_refused(&disk, "knows ink to write; this version can open it read-only");
     let reader = || open_with(&disk, Config { access: Access::Read, ..config() });
@@ -103,7 +112,7 @@ fn a_feature_may_ask_for_reading_only_or_for_nothing() {
     assert!(files(&disk) == before && disk.calls() == calls, "no byte written and no sync");
     let mut store = open_with(&disk, knowing(&[INK])).unwrap();
     assert_eq!(numbers(&store), [1]);
-    store.use_feature(&NAP).unwrap();
+    use_feature(&mut store, &NAP).unwrap();
     store.close().unwrap();
     assert!(refused(reader()).to_string().contains("it uses nap, which"));
     // The copy in the anchor counts as well.
@@ -119,9 +128,9 @@ fn an_entry_is_complete_or_absent_after_every_end() {
             for seed in 0..20 {
                 let disk = SimDisk::new(seed);
                 let mut store = open(&disk).unwrap();
-                store.use_feature(&FAD).unwrap();
+                use_feature(&mut store, &FAD).unwrap();
                 disk.plan(at, plan);
-                let entered = store.use_feature(&NAP).is_ok();
+                let entered = use_feature(&mut store, &NAP).is_ok();
                 disk.no_plan();
                 if entered {
                     write(&mut store, vec![add(1, b"nap")]).unwrap();
@@ -137,7 +146,7 @@ fn an_entry_is_complete_or_absent_after_every_end() {
                 }
                 disk.kill();
                 let mut store = open_with(&disk, knowing(&[NAP])).unwrap();
-                store.use_feature(&NAP).unwrap();
+                use_feature(&mut store, &NAP).unwrap();
                 store.close().unwrap();
                 is_refused(&disk, "nap");
             }
@@ -160,7 +169,7 @@ fn a_sync_makes_no_other_write_of_the_slot_true() {
     let first = store.write_features(needs(&TAGS)).unwrap().unwrap();
     assert_eq!(store.write_features(needs(&HISTORY)).unwrap(), Some(first), "it waits for that");
     disk.plan(0, Plan::FailOnce);
-    assert_eq!(store.use_feature(&TRACKING).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(use_feature(&mut store, &TRACKING).unwrap_err().kind(), ErrorKind::Io);
     disk.no_plan();
     let third = store.write_features(needs(&HISTORY)).unwrap().unwrap();
     store.head_synced(first, Ok(())).unwrap();
@@ -176,6 +185,24 @@ fn a_sync_makes_no_other_write_of_the_slot_true() {
     let store = open_with(&disk, knowing(KNOWN)).unwrap();
     let features = &store.ring.as_ref().unwrap().slot.features;
     assert!(features.has(TAGS.number) && features.has(HISTORY.number), "{features:?}");
+}
+
+#[test]
+fn several_first_uses_of_a_transaction_are_one_write_and_one_sync() {
+    let disk = SimDisk::new(1);
+    let mut store = open(&disk).unwrap();
+    let mut needs = Needs::default();
+    [&TAGS, &HISTORY, &TRACKING].into_iter().for_each(|feature| needs.add(feature));
+    let before = disk.calls();
+    store.enter(needs).unwrap();
+    assert_eq!(disk.calls() - before, 2);
+    store.enter(needs).unwrap();
+    assert_eq!(disk.calls() - before, 2, "they are in use");
+    disk.power_cut();
+    drop(store);
+    let store = open_with(&disk, knowing(KNOWN)).unwrap();
+    let features = &store.ring.as_ref().unwrap().slot.features;
+    assert!([TAGS, HISTORY, TRACKING].iter().all(|feature| features.has(feature.number)));
 }
 
 /// A sync of the head that fails ends the queue, as any other.
@@ -199,11 +226,11 @@ fn what_a_failed_sync_of_an_entry_shows_is_made_true() {
     let disk = SimDisk::new(1);
     let mut store = open(&disk).unwrap();
     disk.plan(1, Plan::FailSync);
-    assert_eq!(store.use_feature(&NAP).unwrap_err().kind(), ErrorKind::Broken);
+    assert_eq!(use_feature(&mut store, &NAP).unwrap_err().kind(), ErrorKind::Broken);
     disk.kill();
     drop(store);
     let mut store = open_with(&disk, knowing(&[NAP])).unwrap();
-    store.use_feature(&NAP).unwrap();
+    use_feature(&mut store, &NAP).unwrap();
     write(&mut store, vec![add(1, b"nap")]).unwrap();
     sync(&store).unwrap();
     disk.power_cut();
@@ -215,7 +242,7 @@ fn what_a_failed_sync_of_an_entry_shows_is_made_true() {
 fn one_torn_slot_is_accepted_and_two_are_damage() {
     let disk = SimDisk::new(1);
     let mut store = open(&disk).unwrap();
-    store.use_feature(&FAD).unwrap();
+    use_feature(&mut store, &FAD).unwrap();
     store.close().unwrap();
     let whole = disk.file(FileName::Journal);
     let tear = |slot: usize| {
@@ -252,12 +279,13 @@ fn forty_features_are_kept_and_a_full_slot_says_so() {
         Feature { number, unknown: Unknown::Ignore, name }
     };
     for number in 0..40 {
-        store.use_feature(&feature(number)).unwrap();
+        use_feature(&mut store, &feature(number)).unwrap();
     }
     store.close().unwrap();
     let mut store = open(&disk).unwrap();
     assert!((0..40).all(|number| store.ring.as_ref().unwrap().slot.features.has(number)));
-    let refused = (40..400).find_map(|number| store.use_feature(&feature(number)).err()).unwrap();
+    let refused =
+        (40..400).find_map(|number| use_feature(&mut store, &feature(number)).err()).unwrap();
     assert_eq!(refused.kind(), ErrorKind::Full);
     assert!(refused.to_string().contains("no room for the feature"), "{refused}");
     write(&mut store, vec![add(1, b"on it goes")]).unwrap();

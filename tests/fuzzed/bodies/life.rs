@@ -163,7 +163,16 @@ impl World {
     fn by_id(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
         let (id, other) = (self.some_id(tube, bytes), self.tubes[bytes.below(NAMES.len())].clone());
         match bytes.byte() % 13 {
-            0 => drop(fine(tube.move_to(id, &other).apply())),
+            0 => {
+                let (name, moving) = (WORDS[bytes.below(3)], tube.move_to(id, &other));
+                let moving = match bytes.byte() % 4 {
+                    0 => moving,
+                    1 => moving.key(name),
+                    2 => moving.group(name).tags([name]),
+                    _ => moving.kind(name).require(name),
+                };
+                fine(moving.apply());
+            }
             12 => drop(fine(tube.copy_to(id, &other))),
             1 => drop(fine(tube.complete_by_id_with(id, b"by hand"))),
             2 => drop(fine(tube.fail_by_id(id, WORDS[bytes.below(3)], "by hand"))),

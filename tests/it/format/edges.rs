@@ -34,7 +34,14 @@ impl Bytes<'_> {
             6 => {
                 let ended = self.u8()?;
                 ensure((1..8).contains(&ended), || format!("ended as {ended}"))?;
-                let (tube, _from, _buried_to) = (self.u32()?, self.u64()?, self.u64()?);
+                let (tube, _from, buried_to) = (self.u32()?, self.u64()?, self.u64()?);
+                let mut last = None;
+                while self.end().is_err() {
+                    let spared = Some(self.u64()?);
+                    let is_told = ended & 2 != 0 && last < spared && spared < Some(buried_to);
+                    ensure(is_told, || format!("{spared:?} after {last:?}"))?;
+                    last = spared;
+                }
                 [u32::from(ended), tube, 0]
             }
             8 => [self.u32()?, self.u32()?, u32::from(self.flags(1)?)],

@@ -634,7 +634,9 @@ impl Bytes<'_> {
                     }
                     18 => {
                         let mut rest = Bytes(bytes);
-                        row.pace = Some(rest.u64()?);
+                        let high = if bytes.len() == 16 { rest.u64()? } else { 0 };
+                        ensure(bytes.len() == 8 || high > 0, || "a long pace".into())?;
+                        row.pace = Some(rest.u64()?).filter(|_| high == 0);
                         rest.end()?;
                         ensure(row.pace != Some(0), || "a pace of nothing".into())?;
                     }

@@ -3,7 +3,7 @@
 use super::stage::{Change, Stage, WAVE_AT, added, gone, nothing, payload};
 use super::verbs::{May, Verb};
 use std::time::Duration;
-use tubewell::{Conflict, ErrorKind, Orphaned, Result, State, Task, TaskId};
+use tubewell::{Conflict, ErrorKind, Orphaned, Result, State, Stop, Task, TaskId};
 
 /// The refusal of a verb inside of a transaction.
 fn refused_inside(done: Result<TaskId>) -> Result<TaskId> {
@@ -105,6 +105,10 @@ pub fn put_and_take() -> Vec<Verb> {
             Ok(Change { gone: ids, ..Change::default() })
         }),
         ("take of a group", May::Never, |s| {
+            let (stop, time) = (Stop::new(), Duration::ZERO);
+            s.tube.take_group("g")?.release()?;
+            s.tube.take_group_timeout("g", time)?.unwrap().release()?;
+            s.tube.take_group_until("g", &stop)?.unwrap().release()?;
             let task = s.tube.try_take_group("g")?.unwrap();
             assert_eq!(task.id(), s.keyed);
             task.release().map(nothing)

@@ -165,7 +165,7 @@ fn every_fault_has_its_line() {
         ("the task has not ended so", |rows| {
             let ((earlier, _), _) = key::of_edge(&rows.keys(Tag::Dependent)[0]).unwrap();
             let ended = TaskEnds { done: true, ..TaskEnds::default() };
-            let work = CascadeRow { ended, tube: 1, from: 0, buried_to: 0 };
+            let work = CascadeRow { ended, tube: 1, ..CascadeRow::default() };
             rows.set(key::work(Work::Cascade, Run::QUEUE, earlier), work.encode());
         }),
         ("the task has not ended", |rows| {
@@ -456,7 +456,7 @@ fn every_fault_has_its_line() {
         ("the task is in another tube", |rows| {
             let buried = key::id_of(&rows.in_tube("first", Tag::Buried)).unwrap();
             let ended = TaskEnds { buried: true, ..TaskEnds::default() };
-            let work = CascadeRow { ended, tube: 77, from: 0, buried_to: 0 };
+            let work = CascadeRow { ended, tube: 77, ..CascadeRow::default() };
             rows.set(key::work(Work::Cascade, Run::QUEUE, buried), work.encode());
         }),
         ("Slot: no task holds it", |rows| {

@@ -73,7 +73,7 @@ impl Scene {
 
     fn move_on(&mut self) {
         let (from, to) = (self.played.tube, 3 - self.played.tube);
-        let (which, changes) = (Which::ById(self.id), Changes::default());
+        let (which, changes) = (Which::ById(self.id, &NewRow::PLAIN), Changes::default());
         self.run(&Move { from, to, which, changes, others_wait: false, after: None });
         self.played.tube = to;
     }

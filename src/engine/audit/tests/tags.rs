@@ -13,6 +13,7 @@ use crate::engine::due::WorkOff;
 use crate::engine::log::Logged;
 use crate::engine::move_failed::MoveFailed;
 use crate::engine::moves::{Move, Which};
+use crate::engine::new_row::NewRow;
 use crate::engine::restore::EmptyTrash;
 use crate::engine::tag_counts;
 use crate::engine::tag_task::TagTask;
@@ -59,7 +60,7 @@ fn a_move_writes_one_row_for_each_tag_and_an_unchanged_tag_none() {
     let id = first.task(b"x").tags(tags()).put().unwrap();
     first.task(b"x").tags(tags()).put().unwrap();
     let (from, to) = (first.number, to.number);
-    let (which, changes) = (Which::ById(id), Changes::default());
+    let (which, changes) = (Which::ById(id, &NewRow::PLAIN), Changes::default());
     let step = Move { from, to, which, changes, others_wait: false, after: None };
     let (_, rows) = written(&Rows::of(&queue), &step);
     let counts =

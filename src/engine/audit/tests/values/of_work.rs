@@ -24,12 +24,12 @@ pub(super) fn with_edge_work(mut rows: Rows) -> Rows {
         rows.set(key::edge(Direction::Dependency, run, (later, earlier), false), row);
     }
     let ended = TaskEnds { gone: true, ..TaskEnds::default() };
-    let cascade = CascadeRow { ended, tube: 0, from: 0, buried_to: u64::MAX };
+    let cascade = CascadeRow { ended, buried_to: u64::MAX, ..CascadeRow::default() };
     rows.set(key::work(Work::Cascade, run, TaskId::new(810)), cascade.encode());
     // One that is there, and has no open edge.
     let buried = key::id_of(&rows.in_tube("first", Tag::Buried)).unwrap();
     let ended = TaskEnds { buried: true, ..TaskEnds::default() };
-    let cascade = CascadeRow { ended, tube, ..cascade };
+    let cascade = CascadeRow { ended, tube, ..cascade.clone() };
     rows.set(key::work(Work::Cascade, run, buried), cascade.encode());
     let counts = EdgeCounts { open: 1, met: 0 };
     let linking = LinkingRow { counts, is_cancelled: false };
@@ -178,6 +178,11 @@ fn work_on_edges() -> Vec<Field> {
         }),
         free("told that it was buried", "any number", |rows, at| {
             cascade((rows, at), true, |row| row.buried_to = 7)
+        }),
+        free("not told that it was buried", "any tasks", |rows, at| {
+            cascade((rows, at), true, |row| {
+                (row.ended.buried, row.spared) = (true, vec![7, 9]);
+            })
         }),
         mended("edges written", &["counts other edges"], |rows, at| {
             linking(rows, at, |row| row.counts.open += 1)
