@@ -63,6 +63,12 @@ fn a_retry_keeps_group_message_time_and_consumer() {
     let kept = failure(&tube, id);
     assert_eq!((kept.group, &*kept.message, kept.by), (None, "busy", None));
     assert_eq!(kept.at, Some(now + secs(1)));
+
+    // QL-11: the consumer is kept also where no group is given.
+    tube.by(&ada).take().unwrap().retry_after("no answer", secs(0)).unwrap();
+    let kept = failure(&tube, id);
+    assert_eq!((kept.group, &*kept.message), (None, "no answer"));
+    assert_eq!(kept.by.as_deref(), Some("ada"));
 }
 
 #[test]

@@ -245,7 +245,9 @@ fn the_first_verdict_settles() {
     let (tube, _) = lone();
     tube.put(b"a").unwrap();
     let task = tube.take().unwrap();
-    tube.ticket(task.ticket()).ack().unwrap();
+    let ticket = tube.ticket(task.ticket());
+    ticket.clone().ack().unwrap();
+    assert!(ticket.ack().unwrap_err().is_lease_lost());
     assert!(task.release().unwrap_err().is_lease_lost());
     assert_eq!(tube.len().unwrap(), 0);
 }

@@ -110,8 +110,9 @@ fn a_kicked_task_stands_at_its_put_order() {
 fn a_listing_is_in_the_order_of_taking() {
     let (tube, _) = lone();
     tube.put(b"b").unwrap();
+    tube.put(b"c").unwrap();
     tube.task(b"a").priority(-1).put().unwrap();
-    assert_eq!(listed(&tube, State::Ready), "a b");
+    assert_eq!(listed(&tube, State::Ready), "a b c");
     let first = tube.peek_next(State::Ready).unwrap().unwrap();
     assert_eq!(first.payload, b"a");
 }

@@ -3,7 +3,7 @@
 use crate::{drain, kind, lone_with, secs};
 use std::time::{Duration, SystemTime};
 use tubewell::TubeKind::{Fifo, FifoTtl, General, LimFifoTtl, Utube, UtubeTtl};
-use tubewell::{Backoff, ErrorKind, NewTask, Queue, Release, TubeKind, TubeOptions};
+use tubewell::{Backoff, ErrorKind, NewTask, Queue, Release, Result, TubeKind, TubeOptions};
 
 const ALL: [TubeKind; 6] = [General, Fifo, FifoTtl, LimFifoTtl, Utube, UtubeTtl];
 
@@ -17,27 +17,35 @@ fn has(kind: TubeKind, switch: &str) -> bool {
     }
 }
 
+/// The refusal names the option and the kind.
+fn is_named<T: std::fmt::Debug>(refused: Result<T>, option: &str, tube_kind: TubeKind) {
+    let error = refused.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{tube_kind:?} {option}");
+    let named = format!("option {option} with kind {tube_kind:?}");
+    assert!(error.to_string().contains(&named), "{error}: not {named}");
+}
+
 #[test]
 fn a_tubes_option_whose_switch_is_off_is_refused() {
     type With = fn(TubeOptions) -> TubeOptions;
-    let options: [(&str, With); 9] = [
-        ("priority", |options| options.priority(1)),
-        ("timed", |options| options.ttl(secs(1))),
-        ("timed", |options| options.ttr(secs(1))),
-        ("timed", |options| options.backoff(Backoff::constant(secs(1)))),
-        ("timed", |options| options.ttl_spares_buried(true)),
-        ("grouped", |options| options.in_flight(2)),
-        ("grouped", |options| options.hold_group_while_delayed(true)),
-        ("capacity", |options| options.capacity(9)),
-        ("priority", |options| options.temporary(true).priority(2)),
+    let options: [(&str, &str, With); 9] = [
+        ("priority", "priority", |options| options.priority(1)),
+        ("timed", "ttl", |options| options.ttl(secs(1))),
+        ("timed", "ttr", |options| options.ttr(secs(1))),
+        ("timed", "backoff", |options| options.backoff(Backoff::constant(secs(1)))),
+        ("timed", "ttl_spares_buried", |options| options.ttl_spares_buried(true)),
+        ("grouped", "in_flight", |options| options.in_flight(2)),
+        ("grouped", "hold_group_while_delayed", |options| options.hold_group_while_delayed(true)),
+        ("capacity", "capacity", |options| options.capacity(9)),
+        ("priority", "priority", |options| options.temporary(true).priority(2)),
     ];
     for tube_kind in ALL {
-        for (switch, with) in options {
+        for (switch, option, with) in options {
             let queue = Queue::in_memory().unwrap();
             let made = queue.create_tube("t", with(TubeOptions::new(tube_kind)));
             match has(tube_kind, switch) {
                 true => drop(made.unwrap()),
-                false => assert_eq!(kind(made), ErrorKind::Unsupported, "{tube_kind:?} {switch}"),
+                false => is_named(made, option, tube_kind),
             }
         }
     }
@@ -46,21 +54,21 @@ fn a_tubes_option_whose_switch_is_off_is_refused() {
 #[test]
 fn a_puts_option_whose_switch_is_off_is_refused() {
     type With = for<'a> fn(NewTask<'a>) -> NewTask<'a>;
-    let options: [(&str, With); 6] = [
-        ("priority", |put| put.priority(1)),
-        ("timed", |put| put.ttl(secs(1))),
-        ("timed", |put| put.ttr(secs(1))),
-        ("timed", |put| put.delay(secs(1))),
-        ("timed", |put| put.run_at(SystemTime::UNIX_EPOCH)),
-        ("grouped", |put| put.group("g")),
+    let options: [(&str, &str, With); 6] = [
+        ("priority", "priority", |put| put.priority(1)),
+        ("timed", "ttl", |put| put.ttl(secs(1))),
+        ("timed", "ttr", |put| put.ttr(secs(1))),
+        ("timed", "delay", |put| put.delay(secs(1))),
+        ("timed", "run_at", |put| put.run_at(SystemTime::UNIX_EPOCH)),
+        ("grouped", "group", |put| put.group("g")),
     ];
     for tube_kind in ALL {
         let (tube, _) = lone_with(TubeOptions::new(tube_kind));
-        for (switch, with) in options {
+        for (switch, option, with) in options {
             let put = with(tube.task(b"x")).put();
             match has(tube_kind, switch) {
                 true => drop(put.unwrap()),
-                false => assert_eq!(kind(put), ErrorKind::Unsupported, "{tube_kind:?} {switch}"),
+                false => is_named(put, option, tube_kind),
             }
         }
     }

@@ -228,6 +228,11 @@ fn buried_tasks_go_by_their_retention_and_a_kick_ends_it() {
     clock.advance(secs(3));
     assert_eq!(kind(tube.peek(by_ttl)), ErrorKind::TaskNotFound, "its ttl is earlier");
     assert_eq!(tube.stats().unwrap().calls.ttl, 1);
+
+    // Of two that are too long together the older one goes.
+    let long = [(); 2].map(|()| tube.put(&[7; 60]).unwrap());
+    long.iter().for_each(|id| tube.bury(*id, "long").unwrap());
+    assert_eq!(tube.buried().map(|task| task.unwrap().id).collect::<Vec<_>>(), [long[1]]);
     close_sound(queue);
 }
 

@@ -4,8 +4,8 @@
 use crate::{close_sound, counts, drain, home, killed, kind, ok, open, secs, still, until_waiting};
 use std::time::{Duration, SystemTime};
 use tubewell::{
-    Cause, Clock, Conflict, ErrorKind, HistoryEvent, ManualClock, Missed, Overlap, Queue, Result,
-    Schedule, State, TaskInfo, Tube, TubeKind, TubeOptions,
+    Cause, Clock, Conflict, ErrorKind, HistoryEvent, Lapse, ManualClock, Missed, Overlap, Queue,
+    Result, ReturnTo, Schedule, State, TaskInfo, Tube, TubeKind, TubeOptions,
 };
 
 const MINUTE: Duration = secs(60);
@@ -154,6 +154,30 @@ fn children_have_gates_of_their_own() {
 
 fn owned<const COUNT: usize>(names: [&str; COUNT]) -> Vec<String> {
     names.map(str::to_owned).to_vec()
+}
+
+/// QL-22: a take first does what is due, and of that the ends of leases and of delays before the
+/// fires of schedules. The lapsed task goes to the back, so its place says when it lapsed.
+#[test]
+fn leases_and_delays_end_before_schedules_fire() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let options = TubeOptions::default().lapse(Lapse::new().to(ReturnTo::Back));
+    let tube = queue.create_tube("t", options).unwrap();
+    tube.task(b"lapsed").ttr(MINUTE).put().unwrap();
+    tube.take().unwrap().detach();
+    tube.task(b"delayed").delay(MINUTE).put().unwrap();
+    let schedule = queue.schedule("s").every(MINUTE).offset(MINUTE).to(&tube);
+    schedule.payload(b"child").make().unwrap();
+    let events = queue.events();
+    clock.advance(MINUTE);
+    let taken = tube.take_many(9).unwrap();
+    let texts: Vec<_> = taken.iter().map(|task| &task[..]).collect();
+    assert_eq!(texts, [&b"delayed"[..], b"lapsed", b"child"]);
+    let causes: Vec<_> = std::iter::from_fn(|| events.try_recv()).map(|it| it.cause).collect();
+    let (due, taken) = causes.split_at(3);
+    assert!(due[..2].contains(&Cause::Ttr) && due[..2].contains(&Cause::Delay), "{due:?}");
+    assert_eq!((due[2], taken), (Cause::Put, &[Cause::Take; 3][..]));
 }
 
 /// QL-59, literally: the nominal times of ten fires that are made at once. They are in the history.
