@@ -30,6 +30,8 @@ macro_rules! verdicts {
             |held, _| held.progress(1, "p"),
             |held, _| held.checkpoint(b"c"),
             |held, _| held.log("l"),
+            |held, _| held.tag(["t"]).map(drop),
+            |held, _| held.untag(["t"]).map(drop),
             |mut held, _| held.with_payload(b"n").renew(),
             |mut held, _| held.with_payload(b"n").release(),
             |mut held, tube| held.with_payload(b"n").advance(tube),
@@ -39,7 +41,7 @@ macro_rules! verdicts {
 }
 
 /// Their number.
-const VERDICTS: usize = 24;
+const VERDICTS: usize = 26;
 
 /// What can be read of a taken task with a guard, a lease or a ticket.
 macro_rules! readings {
