@@ -52,7 +52,7 @@ fn random_scripts_leave_a_sound_queue() {
 
 #[test]
 fn kept_lives_of_tasks_are_as_their_events_say() {
-    replay("life", 8, bodies::life);
+    replay("life", 10, bodies::life);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn random_lives_of_tasks_are_as_their_events_say() {
 
 #[test]
 fn kept_flows_come_in_order_and_leave_nothing_stuck() {
-    replay("flow", 8, bodies::flow);
+    replay("flow", 10, bodies::flow);
 }
 
 #[test]

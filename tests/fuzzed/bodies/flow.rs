@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 use tubewell::{
     Advance, Clock, Conflict, Distribution, ErrorKind, ManualClock, Missed, Orphaned, Overlap,
-    PutOutcome, Queue, Rate, Result, Retention, SettingValue, State, Task, TaskId, Tube,
-    TubeOptions,
+    PauseTerms, PutOutcome, Queue, Rate, Result, Retention, SettingValue, State, Task, TaskId,
+    Tube, TubeOptions,
 };
 
 const STATES: [State; 6] =
@@ -138,7 +138,7 @@ fn number_of(tube: &str) -> usize {
 impl World {
     fn step(&mut self, bytes: &mut Bytes<'_>) {
         let at = bytes.below(NAMES.len());
-        match bytes.byte() % 29 {
+        match bytes.choice(29) {
             0..=3 => self.put(at, bytes),
             4..=6 => self.take(at, bytes),
             7 => self.take_from_several(bytes),
@@ -155,6 +155,7 @@ impl World {
             21 => self.next_step(at, bytes),
             22 => self.put_again(at, bytes),
             23 => self.transact(at, bytes),
+            29 => self.more(at, bytes),
             _ => {
                 self.take_from_several(bytes);
                 for task in std::mem::take(&mut self.held) {
@@ -325,6 +326,85 @@ impl World {
             assert!(!self.done.contains(&put.id.get()), "task {} was done", put.id);
             self.known.insert(put.id.get(), at);
             self.waits.insert(put.id.get(), open);
+        }
+    }
+
+    /// What came after the first inputs were kept.
+    fn more(&mut self, at: usize, bytes: &mut Bytes<'_>) {
+        let tube = self.tubes[at].clone();
+        let held = bytes.below(self.held.len());
+        match bytes.byte() % 8 {
+            0 if !self.held.is_empty() => {
+                fine(self.held.swap_remove(held).snooze(SECOND));
+            }
+            1 if !self.held.is_empty() => {
+                let task = self.held.swap_remove(held);
+                fine(task.bury_with_priority("aside", i64::from(bytes.byte() % 4)));
+            }
+            2 if !self.held.is_empty() => self.put_while_holding(held),
+            3 => {
+                let before = self.slots();
+                let taken = fine(tube.try_take_group(KEYS[bytes.below(KEYS.len())])).flatten();
+                self.took(taken.into_iter().collect(), before);
+            }
+            4 | 5 => self.put_batch(at, bytes),
+            6 => {
+                let terms = PauseTerms::new().length(SECOND * u32::from(1 + bytes.byte() % 3));
+                let terms = if bytes.flag() { terms.time_out_running() } else { terms };
+                tube.pause_with(terms).unwrap();
+                assert!(tube.try_take().unwrap().is_none(), "a task came through a pause");
+            }
+            _ => self.put_others(at, bytes),
+        }
+    }
+
+    /// The holder of a task puts it again, under the key that it has or gets a new one with.
+    fn put_while_holding(&mut self, held: usize) {
+        let held = &self.held[held];
+        let at = number_of(held.tube());
+        let found = self.queue.find(held.id()).ok();
+        let key = found.and_then(|found| found.summary.key).unwrap_or_else(|| KEYS[0].to_owned());
+        let tube = self.tubes[at].clone();
+        let task = tube.task(b"payload").key(&key).on_conflict(Conflict::Replace);
+        let Some(put) = fine(task.holding(held).put_outcome()) else { return };
+        assert!(!self.done.contains(&put.id.get()), "task {} was done", put.id);
+        if put.id == held.id() {
+            assert!(held.is_lost().unwrap(), "task {} was put again and is in hand", put.id);
+        }
+        // What it waits for is kept, if it was there.
+        self.known.insert(put.id.get(), at);
+    }
+
+    /// Tasks of a batch, some in a group, some after others: all or none.
+    fn put_batch(&mut self, at: usize, bytes: &mut Bytes<'_>) {
+        let tube = self.tubes[at].clone();
+        let mut opens = Vec::new();
+        let mut tasks = Vec::new();
+        for _ in 0..bytes.below(4) {
+            let before = self.some_ids(bytes);
+            opens.push(self.open(&before));
+            let task = tube.task(b"payload").orphaned(Orphaned::Hold).after(before);
+            let task = if bytes.flag() { task.group(KEYS[bytes.below(KEYS.len())]) } else { task };
+            tasks.push(task);
+        }
+        let Some(ids) = fine(tube.batch_of(tasks).put()) else { return };
+        assert_eq!(ids.len(), opens.len());
+        for (id, open) in ids.into_iter().zip(opens) {
+            self.known.insert(id.get(), at);
+            self.gates.insert(id.get(), (false, false));
+            self.waits.insert(id.get(), open);
+        }
+    }
+
+    fn put_others(&mut self, at: usize, bytes: &mut Bytes<'_>) {
+        let tube = self.tubes[at].clone();
+        if bytes.flag() {
+            let count = bytes.below(4) as u64;
+            let put = fine(tube.put_all((0..count).map(|_| b"payload".to_vec())));
+            assert!(put.is_none_or(|put| put == count));
+        } else if let Some(id) = fine(tube.put_front(b"payload")) {
+            self.known.insert(id.get(), at);
+            self.gates.insert(id.get(), (false, false));
         }
     }
 

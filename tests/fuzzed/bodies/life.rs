@@ -4,11 +4,12 @@
 
 use super::{Bytes, fine, play};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use tubewell::{
     Advance, Cause, Conflict, Consumer, ErrorKind, Event, Events, Filter, HistoryLimits, Lapse,
-    ManualClock, Queue, Result, Retention, Retry, ReturnTo, State, Task, TaskId, Tube, TubeKind,
-    TubeOptions, Unique,
+    ManualClock, PauseTerms, Queue, Result, Retention, Retry, ReturnTo, State, Task, TaskId, Tube,
+    TubeKind, TubeOptions, Unique,
 };
 
 const NAMES: [&str; 5] = ["plain", "keyed", "high", "groups", "passing"];
@@ -33,6 +34,8 @@ pub fn life(bytes: &[u8]) {
         held: Vec::new(),
         seen: BTreeMap::new(),
         newest: 0,
+        told: NAMES.map(|_| None).into(),
+        expected: NAMES.map(|_| Vec::new()).into(),
     };
     play(&mut world, &mut bytes, (STEPS_MAX, LOOK_EVERY), World::step, World::look);
     world.held.clear();
@@ -41,6 +44,10 @@ pub fn life(bytes: &[u8]) {
 }
 
 fn make(queue: &Queue, at: usize) -> Tube {
+    queue.create_tube(NAMES[at], options(at).if_not_exists()).unwrap()
+}
+
+fn options(at: usize) -> TubeOptions {
     let few = Retention::new().count(4);
     let grace = Lapse::new().grace(2 * SECOND).to(ReturnTo::Front);
     let options = match at {
@@ -53,8 +60,7 @@ fn make(queue: &Queue, at: usize) -> Tube {
             .keep_finished(few),
         _ => TubeOptions::default().temporary(true).keep_finished(few).lapse(grace.charged(false)),
     };
-    let options = options.ttr(5 * SECOND).history(HistoryLimits::new().entries(4));
-    queue.create_tube(NAMES[at], options.if_not_exists()).unwrap()
+    options.ttr(5 * SECOND).history(HistoryLimits::new().entries(4))
 }
 
 struct World {
@@ -67,12 +73,20 @@ struct World {
     /// What the events say: the tube and the state of each task.
     seen: BTreeMap<TaskId, (String, State)>,
     newest: u64,
+    /// What the callbacks of the tubes that were made again were told since the last look, and what
+    /// the events say of these tubes.
+    told: Vec<Option<Receiver<Change>>>,
+    expected: Vec<Vec<Change>>,
 }
+
+/// A step of a task: where from and where to.
+type Change = (TaskId, Option<State>, Option<State>);
 
 impl World {
     fn step(&mut self, bytes: &mut Bytes<'_>) {
-        let tube = self.tubes[bytes.below(NAMES.len())].clone();
-        match bytes.byte() % 20 {
+        let at = bytes.below(NAMES.len());
+        let tube = self.tubes[at].clone();
+        match bytes.choice(20) {
             0..=4 => self.put(&tube, bytes),
             5..=7 => {
                 let by = &self.workers[bytes.below(WORKERS.len())];
@@ -86,7 +100,8 @@ impl World {
             16 => self.set(&tube, bytes),
             17 => self.clock.advance(SECOND * u32::from(bytes.byte() % 4)),
             18 => self.consumers(&tube, bytes),
-            _ => self.find(&tube, bytes),
+            19 => self.find(&tube, bytes),
+            _ => self.more(at, bytes),
         }
     }
 
@@ -277,6 +292,155 @@ impl World {
         assert!(history.is_none_or(|history| history.entries.len() <= 6), "task {id}");
     }
 
+    /// What came after the first inputs were kept.
+    fn more(&mut self, at: usize, bytes: &mut Bytes<'_>) {
+        let tube = self.tubes[at].clone();
+        match bytes.byte() % 8 {
+            0 => self.take_of_group(&tube, bytes),
+            1 => self.put_batch(&tube, bytes),
+            2 => self.put_others(&tube, bytes),
+            3 => self.pause(&tube, bytes),
+            4 => self.make_again(at, bytes),
+            5 => self.finish(bytes),
+            6 => self.bury_behind(bytes),
+            _ => self.find_kinds(&tube, bytes),
+        }
+    }
+
+    fn take_of_group(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
+        let group = WORDS[bytes.below(3)];
+        if let Some(task) = fine(tube.try_take_group(group)).flatten() {
+            let info = tube.peek(task.id()).unwrap();
+            assert_eq!((info.state, info.group.as_deref()), (State::Taken, Some(group)));
+            self.held.push(task);
+        }
+    }
+
+    /// A batch whose tasks differ: all or none of them.
+    fn put_batch(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
+        self.play();
+        let (newest, count) = (self.newest, bytes.below(5));
+        let tasks: Vec<_> = (0..count)
+            .map(|_| {
+                let (task, word, which) = (tube.task(b"of a batch"), bytes.below(3), bytes.byte());
+                let task = if which & 1 != 0 { task.group(WORDS[word]) } else { task };
+                let task = if which & 2 != 0 { task.key(WORDS[word]) } else { task };
+                let task = if which & 4 != 0 { task.delay(SECOND) } else { task };
+                let task = if which & 8 != 0 { task.priority(word as i64) } else { task };
+                if which & 16 != 0 { task.kind(WORDS[word]).tags(["put"]) } else { task }
+            })
+            .collect();
+        let put = fine(tube.batch_of(tasks).put());
+        self.play();
+        match put {
+            Some(ids) => assert_eq!(ids.len(), count),
+            None => assert_eq!(self.newest, newest, "a batch was refused and put in part"),
+        }
+    }
+
+    fn put_others(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
+        let count = bytes.below(5);
+        if bytes.flag() {
+            let put = fine(tube.put_all((0..count).map(|number| vec![7; number * 900])));
+            assert!(put.is_none_or(|put| put == count as u64));
+        } else if let Some(id) = fine(tube.put_front(b"before the others")) {
+            let info = fine(tube.peek(id));
+            assert!(info.is_none_or(|info| info.state == State::Ready), "task {id}");
+        }
+    }
+
+    fn pause(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
+        let (which, length) = (bytes.byte() % 4, SECOND * u32::from(1 + bytes.byte() % 3));
+        let terms = PauseTerms::new().length(length);
+        let paused = match which {
+            0 => tube.resume(),
+            1 => tube.pause_for(length),
+            2 => tube.pause_with(terms),
+            _ => tube.pause_with(terms.time_out_running()),
+        };
+        if fine(paused).is_none() || which == 0 {
+            return;
+        }
+        assert!(tube.try_take().unwrap().is_none(), "a task came through a pause");
+        assert_eq!(tube.info().unwrap().pause_left, Some(length));
+        self.queue.tick().unwrap();
+        assert!(which < 3 || tube.stats().unwrap().taken == 0, "a task runs in a pause");
+    }
+
+    /// Drops a tube without tasks and makes it again, with a callback from its first step on.
+    fn make_again(&mut self, at: usize, bytes: &mut Bytes<'_>) {
+        if bytes.flag() {
+            fine(self.tubes[at].truncate());
+        }
+        self.play();
+        let name = NAMES[at];
+        let is_empty = !self.seen.values().any(|(tube, _)| tube == name);
+        let dropped = self.queue.drop_tube_if_empty(name).map_err(|error| error.kind());
+        assert_eq!(dropped, if is_empty { Ok(()) } else { Err(ErrorKind::TubeBusy) }, "{name}");
+        if !is_empty {
+            return;
+        }
+        self.play();
+        let (sender, told) = channel();
+        let options = options(at).index_kinds(bytes.flag()).drop_payloads(bytes.flag());
+        let made = self.queue.create_tube_with(name, options, move |event| {
+            let change = event.task.map(|id| (id, event.from, event.to));
+            change.into_iter().for_each(|change| _ = sender.send(change));
+        });
+        (self.tubes[at], self.told[at]) = (made.unwrap(), Some(told));
+        self.expected[at].clear();
+    }
+
+    /// A task that is kept after its ack has its payload, unless its tube drops payloads.
+    fn finish(&mut self, bytes: &mut Bytes<'_>) {
+        let at = bytes.below(self.held.len());
+        if self.held.is_empty() {
+            return;
+        }
+        let task = self.held.swap_remove(at);
+        let (id, name) = (task.id(), task.tube().to_owned());
+        let Some(tube) = self.tubes.iter().find(|tube| tube.name() == name) else { return };
+        let drops = tube.info().unwrap().options.get_drop_payloads();
+        if fine(task.ack()).is_some()
+            && let Some(info) = fine(tube.peek(id))
+        {
+            assert_eq!((info.state, info.payload_dropped), (State::Done, drops), "task {id}");
+            assert!(!drops || info.payload.is_empty(), "task {id}");
+        }
+    }
+
+    fn bury_behind(&mut self, bytes: &mut Bytes<'_>) {
+        let (at, priority) = (bytes.below(self.held.len()), i64::from(bytes.byte() % 4));
+        if self.held.is_empty() {
+            return;
+        }
+        let task = self.held.swap_remove(at);
+        let id = task.id();
+        if fine(task.bury_with_priority("aside", priority)).is_some()
+            && let Some(info) = fine(self.queue.find(id))
+        {
+            assert_eq!((info.state, info.priority), (State::Buried, priority), "task {id}");
+        }
+    }
+
+    /// A search by kind finds the same with an index and without one.
+    fn find_kinds(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
+        let kind = WORDS[bytes.below(3)];
+        self.queue.tick().unwrap();
+        let (mut found, mut next) = (BTreeSet::new(), None);
+        loop {
+            let page = tube.search(&Filter::new().kind(kind), next.as_ref(), 3).unwrap();
+            found.extend(page.tasks.iter().map(|task| task.id));
+            next = page.next;
+            if next.is_none() {
+                break;
+            }
+        }
+        let listed = STATES.into_iter().flat_map(|state| tube.summaries(state)).map(Result::unwrap);
+        let listed = listed.filter(|task| task.kind.as_deref() == Some(kind)).map(|task| task.id);
+        assert_eq!(found, listed.collect(), "{kind} in {}", tube.name());
+    }
+
     /// Plays back the events since the last time.
     fn play(&mut self) {
         self.queue.tick().unwrap();
@@ -284,9 +448,19 @@ impl World {
             self.play_one(&event);
         }
         assert_eq!(self.events.dropped(), 0);
+        for (told, expected) in self.told.iter().zip(&mut self.expected) {
+            let Some(told) = told else { continue };
+            assert_eq!(told.try_iter().collect::<Vec<_>>(), *expected);
+            expected.clear();
+        }
     }
 
     fn play_one(&mut self, event: &Event) {
+        if let (Some(id), Some(at)) = (event.task, NAMES.iter().position(|it| **it == *event.tube))
+            && self.told[at].is_some()
+        {
+            self.expected[at].push((id, event.from, event.to));
+        }
         let Some(id) = event.task else {
             if matches!(event.cause, Cause::Truncate | Cause::DropTube) {
                 self.seen.retain(|_, (tube, _)| **tube != *event.tube);

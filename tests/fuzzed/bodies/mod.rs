@@ -62,6 +62,9 @@ pub(crate) fn play<W>(
     look(world);
 }
 
+/// The lowest byte that stands for what was added to a choice.
+const MORE: u8 = 240;
+
 /// Reads a script off the bytes; at their end everything is zero.
 pub(crate) struct Bytes<'a>(std::slice::Iter<'a, u8>);
 
@@ -76,6 +79,16 @@ impl<'a> Bytes<'a> {
 
     pub(crate) fn byte(&mut self) -> u8 {
         self.0.next().copied().unwrap_or_default()
+    }
+
+    /// Which of so many choices; at the end of these stands one more, which the highest sixteen
+    /// bytes mean. It came after the first inputs were kept, and in them none of these bytes stands
+    /// for a choice.
+    pub(crate) fn choice(&mut self, count: u8) -> u8 {
+        match self.byte() {
+            MORE.. => count,
+            byte => byte % count,
+        }
     }
 
     pub(crate) fn flag(&mut self) -> bool {
