@@ -29,6 +29,7 @@ mod put_all;
 mod reading;
 mod reads;
 mod regressions;
+mod repairs;
 mod run;
 mod scenarios;
 mod schedules;

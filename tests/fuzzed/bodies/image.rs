@@ -1,5 +1,5 @@
-//! Bytes as damage to the two files of a queue. Opening, check and service must not panic, and must
-//! not return a payload that was never put.
+//! Bytes as damage to the two files of a queue. Opening, check, repair and service must not panic,
+//! and must not return a payload that was never put.
 
 use super::Bytes;
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use tubewell::testing::{Access, Disk, DiskFile, FileName, Found, Staging};
-use tubewell::{ManualClock, Queue, Tube};
+use tubewell::{ManualClock, Queue, Repairs, Tube};
 
 /// Tasks that are taken from a damaged queue.
 const TAKES: usize = 100;
@@ -22,7 +22,9 @@ pub fn open(bytes: &[u8]) {
         1 => young,
         _ => killed,
     };
-    let accept_loss = bytes.byte().is_multiple_of(4);
+    let how = bytes.byte();
+    let (accept_loss, repairs_first, repairs_last) =
+        (how.is_multiple_of(4), how & 4 != 0, how & 8 != 0);
     let mut files = image.clone();
     for _ in 0..EDITS {
         if bytes.is_empty() {
@@ -40,16 +42,37 @@ pub fn open(bytes: &[u8]) {
         }
     };
     let checked = queue.check().is_ok_and(|lines| lines.is_empty());
-    for tube in queue.tubes().unwrap_or_default() {
-        if let Ok(Some(tube)) = queue.find_tube(&tube) {
-            serve(&tube);
-        }
+    if repairs_first {
+        repair(&queue, checked);
+    }
+    serve_all(&queue);
+    if repairs_last {
+        // What a rule has met is repaired already, the rest now.
+        repair(&queue, checked);
+        serve_all(&queue);
     }
     if checked {
         // What was sound before stays sound.
         assert_eq!(queue.check().ok(), Some(Vec::new()));
     }
     drop(queue.close());
+}
+
+/// Repairs it: nothing if it was checked and sound. An error may be damage that redb finds, and
+/// that stops the queue.
+fn repair(queue: &Queue, checked: bool) {
+    let repaired = queue.repair();
+    if checked {
+        assert_eq!(repaired.ok(), Some(Repairs::default()));
+    }
+}
+
+fn serve_all(queue: &Queue) {
+    for tube in queue.tubes().unwrap_or_default() {
+        if let Ok(Some(tube)) = queue.find_tube(&tube) {
+            serve(&tube);
+        }
+    }
 }
 
 /// An opening is refused as damaged, as not a queue, or as of a newer version; a bad disk, a lock
@@ -74,7 +97,9 @@ pub fn flips(head: usize, rest: usize) -> Vec<[u8; 7]> {
         let places = (0..HEAD).step_by(head).chain((HEAD..base.len()).step_by(rest));
         for (count, at) in places.filter(written).enumerate() {
             let [.., high, middle, low] = at.to_be_bytes();
-            flips.push([image, 1, 0, high, middle, low, 1 << (count % 8)]);
+            // Most are served as they are; a repair of each would take minutes.
+            let how = if (count / 8).is_multiple_of(8) { 13 } else { 1 };
+            flips.push([image, how, 0, high, middle, low, 1 << (count % 8)]);
         }
     }
     flips
