@@ -12,7 +12,7 @@ use crate::engine::groups::{self, closed_gates, group_value};
 use crate::engine::named_gate::{self, GateNow};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{position, slots, task_gates};
-use crate::format::key::{self, Key, Run};
+use crate::format::key::{self, Key, Rank, Run};
 use crate::format::{Deadline, Met, Scan, Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
@@ -57,16 +57,27 @@ fn closed_gate<'a>(
     Ok(None)
 }
 
-/// The first gate of its own that is closed for a ready task, with this row.
-fn closed_before<'a>(
+/// A task in a line that has a gate of its own which is closed.
+struct Stopped<'a> {
+    line: &'a str,
+    place: Rank,
+    id: TaskId,
+    /// The first such gate.
+    closed: Closed<'a>,
+}
+
+/// A ready task, with this row, if a gate of its own is closed.
+fn stopped<'a>(
     ctx: &OpContext<'_>,
     tube: &TubeEntry,
     (task, row): (&'a Key, Option<&'a Value>),
-) -> Result<Option<Closed<'a>>> {
-    match task_gates::in_row(task, row.map(|row| &**row)) {
-        Some(gates) => closed_gate(ctx, tube, gates),
-        None => Ok(None),
-    }
+) -> Result<Option<Stopped<'a>>> {
+    let Some(line) = key::group_of(task) else { return Ok(None) };
+    let gates = task_gates::in_row(task, row.map(|row| &**row));
+    let closed = gates.map(|gates| closed_gate(ctx, tube, gates)).transpose()?.flatten();
+    let Some(closed) = closed else { return Ok(None) };
+    let (place, id) = position::in_key(task, key::line_of(tube.run(), line).len())?;
+    Ok(Some(Stopped { line, place, id, closed }))
 }
 
 /// Looks at the gates of the task whose head a take has met. If one is closed the head goes behind
@@ -76,11 +87,11 @@ fn closed_before<'a>(
 pub(crate) fn stops(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    (task, row): (&Key, Option<&Value>),
+    task: (&Key, Option<&Value>),
 ) -> Result<bool> {
-    let Some(line) = key::group_of(task) else { return Ok(false) };
-    let Some(closed) = closed_before(ctx, tube, (task, row))? else { return Ok(false) };
-    let (place, id) = position::in_key(task, key::line_of(tube.run(), line).len())?;
+    let Some(Stopped { line, place, id, closed }) = stopped(ctx, tube, task)? else {
+        return Ok(false);
+    };
     let head = key::open_head(tube.run(), &place, id);
     if ctx.row(&head)?.is_some() {
         ctx.remove(head);
@@ -96,11 +107,11 @@ pub(crate) fn stops(
 pub(crate) fn stops_group(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
-    (task, row): (&Key, Option<&Value>),
+    task: (&Key, Option<&Value>),
 ) -> Result<bool> {
-    let Some(line) = key::group_of(task) else { return Ok(false) };
-    let Some(closed) = closed_before(ctx, tube, (task, row))? else { return Ok(false) };
-    let (place, id) = position::in_key(task, key::line_of(tube.run(), line).len())?;
+    let Some(Stopped { line, place, id, closed }) = stopped(ctx, tube, task)? else {
+        return Ok(false);
+    };
     match groups::closed_head(ctx, tube, line, (&place, id))? {
         Some(head) if key::gate_of(&head) == Some(closed.gate) => {
             if let NamedGate::Throttle(name) = named(closed.gate) {
@@ -115,7 +126,7 @@ pub(crate) fn stops_group(
         // Another gate is closed by now.
         head => {
             head.into_iter().for_each(|head| ctx.remove(head));
-            stops(ctx, tube, (task, row))
+            stops(ctx, tube, task)
         }
     }
 }

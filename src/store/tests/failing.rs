@@ -61,19 +61,25 @@ fn full_disk(room: u64) {
     assert_eq!(numbers(&open(&disk).unwrap()), [1]);
 }
 
+/// A store with rows of so many bytes on a disk that they have filled.
+fn filled(blocks: u64, bytes: usize) -> (SimDisk, Store) {
+    let disk = SimDisk::new(8);
+    let mut store = open(&disk).unwrap();
+    let mut number = 0;
+    disk.quota(Some(disk.blocks() + blocks));
+    while !store.is_full() && write(&mut store, vec![add(number, &vec![3; bytes])]).is_ok() {
+        number += 1;
+    }
+    assert!(store.is_full(), "{number} rows went in");
+    (disk, store)
+}
+
 /// A queue was emptied on a full disk while a reader had a snapshot of the base, and then no put
 /// came back: redb frees pages in a commit after the reader has gone, and each checkpoint from
 /// there on wanted more than the few pages that were free before, so that no commit came.
 #[test]
 fn pages_of_removed_rows_are_free_though_the_next_rows_do_not_fit() {
-    let disk = SimDisk::new(8);
-    let mut store = open(&disk).unwrap();
-    let mut number = 0;
-    disk.quota(Some(disk.blocks() + 600));
-    while !store.is_full() && write(&mut store, vec![add(number, &[3; 4000])]).is_ok() {
-        number += 1;
-    }
-    assert!(store.is_full(), "{number} rows went in");
+    let (_disk, mut store) = filled(600, 4000);
     let reader = store.base().unwrap().share();
     for rows in numbers(&store).chunks(50) {
         write(&mut store, rows.iter().copied().map(remove).collect()).unwrap();
@@ -266,14 +272,7 @@ fn what_a_failed_sync_of_the_base_shows_is_made_true() {
 /// puts were accepted.
 #[test]
 fn an_opening_without_the_reserve_is_full() {
-    let disk = SimDisk::new(8);
-    let mut store = open(&disk).unwrap();
-    let mut number = 0;
-    disk.quota(Some(disk.blocks() + 300));
-    while !store.is_full() && write(&mut store, vec![add(number, &[3; 400])]).is_ok() {
-        number += 1;
-    }
-    assert!(store.is_full(), "{number} rows went in");
+    let (disk, mut store) = filled(300, 400);
     // Another program takes what is left.
     disk.quota(Some(disk.blocks()));
     assert!(!store.restore_reserve(), "there is no space for it");
