@@ -86,6 +86,11 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     if fault.kind() != ErrorKind::Damaged {
         return Err(fault);
     }
+    if let Some((stored, state)) = &known
+        && is_rehomed(ctx, tube, (&at, id), (stored, state))?
+    {
+        return Ok(());
+    }
     let (home, place) = match &known {
         Some((stored, _)) => (Some(stored.home), Some(stored.place)),
         None => {
@@ -124,6 +129,29 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
     };
     let known = Known { id, home, place, group, state };
     set_aside(ctx, tube, known, &fault)
+}
+
+/// Writes the row of a state again that is sound but for where it says that the task was put, if
+/// the row of its position leads to an own row that is sound: such a task has lost nothing.
+fn is_rehomed(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    (at, id): (&Key, TaskId),
+    (stored, state): (&StoredTask, &TaskState),
+) -> Result<bool> {
+    let Some(position) = sound(position::of(ctx, tube, id))? else { return Ok(false) };
+    let home = home_at(ctx, tube, (position.home, id))?;
+    if home == stored.home || position.place != stored.place {
+        return Ok(false);
+    }
+    let own = ctx.row(&key::task(tube.run(), &home, id))?.and_then(|(_, raw)| raw);
+    let own = own.as_ref().and_then(|raw| Some((raw, TaskRow::decode(raw)?)));
+    let Some((raw, row)) = own else { return Ok(false) };
+    let task = TaskRef::new(tube, id, (home, position.place), raw, row);
+    match state_rows::state_row(&task, state).filter(|(key, _)| key == at) {
+        Some((key, value)) => ctx.set(key, value).map(|()| true),
+        None => Ok(false),
+    }
 }
 
 /// The home of a task that was put at this rank.

@@ -5,6 +5,7 @@ mod dropped;
 mod edited;
 mod firing;
 mod following;
+mod homes;
 mod kinds;
 mod lines;
 mod mended;

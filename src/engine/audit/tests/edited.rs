@@ -98,7 +98,7 @@ pub(super) struct Played {
 }
 
 impl Played {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::of(TubeOptions::default())
     }
 
