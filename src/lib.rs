@@ -172,7 +172,7 @@ pub use api::events::Events;
 pub use api::inspect::{Calls, TubeInfo, TubeStats, WaiterInfo, WaitsFor};
 pub use api::lease::{Lease, Task};
 pub use api::new_schedule::NewSchedule;
-pub use api::newest_first::NewestFirst;
+pub use api::newest_first::{EndedCursor, NewestFirst};
 pub use api::peek::{Summaries, Tasks};
 pub use api::placement::{Place, Placement, PutView};
 pub use api::put::NewTask;

@@ -39,6 +39,8 @@ pub(crate) struct EndedWalk {
     which: EndIndex,
     /// The tubes of a walk over all tubes, as of its beginning.
     runs: Option<TubesByRun>,
+    /// The end of the key of the last row that it passed by: in order in all lanes.
+    place: Option<Key>,
 }
 
 /// A walk over index rows, backwards and page by page.
@@ -56,6 +58,13 @@ impl IndexWalk {
     fn over(prefix: Key, lanes: usize) -> Self {
         let most = (KEYS_MAX / lanes.max(1)).max(KEYS_LEAST);
         Self { end: Some(key::end_of(&prefix)), start: prefix, page: VecDeque::new(), most }
+    }
+
+    /// Leaves out the rows up to the one whose key ends so.
+    fn go_on_after(&mut self, place: &Key) {
+        let mut end = key::copy(&self.start);
+        end.extend_from_slice(place);
+        self.end = Some(end);
     }
 
     /// The next key.
@@ -127,7 +136,17 @@ impl EndIndex {
 impl EndedWalk {
     /// Over those of one tube, or of all.
     pub(crate) fn new(number: Option<u32>, which: EndIndex) -> Self {
-        Self { lanes: None, number, which, runs: None }
+        Self { lanes: None, number, which, runs: None, place: None }
+    }
+
+    /// The same, from where another walk over the same index has come to.
+    pub(crate) fn after(self, place: Key) -> Self {
+        Self { place: Some(place), lanes: None, ..self }
+    }
+
+    /// Where it has come to; none at the beginning.
+    pub(crate) fn place(&self) -> Option<&Key> {
+        self.place.as_ref()
     }
 
     /// The next task.
@@ -135,7 +154,11 @@ impl EndedWalk {
         if self.lanes.is_none() {
             // After an error there are none, and the walk is over.
             self.lanes = Some(SmallVec::new());
-            self.lanes = Some(self.begin(core)?);
+            let mut lanes = self.begin(core)?;
+            if let Some(place) = &self.place {
+                lanes.iter_mut().for_each(|lane| lane.go_on_after(place));
+            }
+            self.lanes = Some(lanes);
         }
         loop {
             let Some((number, key)) = self.pop(core)? else { return Ok(None) };
@@ -190,7 +213,9 @@ impl EndedWalk {
                 best = Some((rank, lane));
             }
         }
-        let Some(key) = best.and_then(|(_, lane)| lane.page.pop_front()) else { return Ok(None) };
+        let Some((rank, lane)) = best else { return Ok(None) };
+        let Some(key) = lane.page.pop_front() else { return Ok(None) };
+        self.place = Some(rank);
         let number = match &self.runs {
             None => self.number,
             Some(runs) => self.which.run_of(&key).and_then(|run| runs.get(&run).copied()),

@@ -1,12 +1,12 @@
 //! The search for tasks by what they are: against a look at all tasks, in pages, and what it
 //! refuses.
 
-use crate::{kind, lone, secs, still};
+use crate::{close_sound, kind, lone, secs, still};
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 use tubewell::{
-    ErrorKind, Filter, Queue, Retention, SearchCursor, State, TaskId, TaskSummary, Tube,
-    TubeOptions,
+    ErrorKind, Filter, ManualClock, NewestFirst, Queue, Retention, SearchCursor, State, TaskId,
+    TaskSummary, Tube, TubeOptions,
 };
 
 const STATES: [State; 5] = [State::Ready, State::Taken, State::Delayed, State::Buried, State::Done];
@@ -324,4 +324,67 @@ fn ended_tasks_are_listed_newest_first_in_a_tube_and_in_all() {
     assert_eq!(left, of_a.filter(|id| *id != done[0]).collect::<Vec<_>>());
     assert_eq!(idle.buried().count() + idle.finished().count(), 0);
     assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+/// A page of a listing goes on where the one before has ended: of tasks that ended in one
+/// microsecond too, past tasks that are gone, and after the queue was opened again.
+#[test]
+fn a_listing_of_ended_tasks_goes_on_from_a_cursor() {
+    let home = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new();
+    let open = || Queue::builder().clock(clock.clone()).open(home.path().join("q")).unwrap();
+    let mut queue = open();
+    let keeps = || TubeOptions::default().keep_finished(Retention::new());
+    for name in ["a", "b"] {
+        let tube = queue.create_tube(name, keeps()).unwrap();
+        for number in 0..40 {
+            let id = tube.put(b"x").unwrap();
+            match number % 3 {
+                0 => tube.claim(id).unwrap().ack().unwrap(),
+                1 => assert!(tube.fail_by_id(id, "g", "no").unwrap()),
+                _ => tube.trash(id, "no").unwrap(),
+            }
+            if number % 4 == 0 {
+                clock.advance(secs(1));
+            }
+        }
+    }
+    let listings: [fn(&Queue) -> NewestFirst; 6] = [
+        |queue| queue.failed("g"),
+        |queue| queue.finished(),
+        |queue| queue.tube("a").unwrap().failed("g"),
+        |queue| queue.tube("a").unwrap().finished(),
+        |queue| queue.tube("b").unwrap().buried(),
+        |queue| queue.tube("b").unwrap().trashed(),
+    ];
+    for listing in listings {
+        let all: Vec<TaskId> = listing(&queue).map(|task| task.unwrap().id).collect();
+        assert!(all.len() > 10);
+        let (mut paged, mut cursor) = (Vec::new(), listing(&queue).cursor());
+        for round in 0.. {
+            let mut page = listing(&queue).after(cursor.clone());
+            let ids = page.by_ref().take(3).map(|task| task.unwrap().id);
+            paged.extend(ids.collect::<Vec<_>>());
+            if page.cursor() == cursor {
+                break;
+            }
+            cursor = page.cursor();
+            if round == 2 {
+                drop(page);
+                close_sound(queue);
+                queue = open();
+            }
+        }
+        assert_eq!(paged, all);
+    }
+    // The task at which it stands goes, and later ones come.
+    let mut page = queue.failed("g");
+    let ids: Vec<TaskId> = page.by_ref().take(5).map(|task| task.unwrap().id).collect();
+    let left: Vec<TaskId> = queue.failed("g").skip(5).map(|task| task.unwrap().id).collect();
+    queue.tube("b").unwrap().delete(ids[4]).unwrap();
+    clock.advance(secs(1));
+    let tube = queue.tube("a").unwrap();
+    tube.fail_by_id(tube.put(b"x").unwrap(), "g", "no").unwrap();
+    let rest = queue.failed("g").after(page.cursor());
+    assert_eq!(rest.map(|task| task.unwrap().id).collect::<Vec<_>>(), left);
 }
