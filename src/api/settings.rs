@@ -251,7 +251,7 @@ impl Queue {
     /// - `durability` holds for the handles that are made from then on;
     /// - `session_grace` holds for the consumers that are opened from then on;
     /// - `consumer_keep` holds for the consumers whose leases have returned from then on;
-    /// - `flush_interval` holds from the next sync of relaxed writes on.
+    /// - `flush_interval` holds for all writes, also for those that wait for their sync.
     ///
     /// What the queue needs before it can read a setting stays with the builder, such as
     /// `cache_bytes`. Names that begin with `app.` are the application's own, as those of a

@@ -11,7 +11,7 @@ use crate::engine::set_back::go_ahead;
 use crate::engine::stored::TaskState;
 use crate::engine::timing::{self, FireTimes};
 use crate::engine::tube_cache::TubeRef;
-use crate::engine::{Op, lookup, query, transition};
+use crate::engine::{Op, lookup, query, retention, transition};
 use crate::format::key::{self, FireClock};
 use crate::format::row::{FiringRow, ScheduleRow, Spawned};
 use crate::format::{Scan, View};
@@ -263,8 +263,8 @@ fn is_refusal(kind: ErrorKind) -> bool {
     )
 }
 
-/// The tube of the last child if it has not ended. One that is damaged does not hold its schedule
-/// up.
+/// The tube of the last child if it has not ended, and its time is not over. One that is damaged
+/// does not hold its schedule up.
 fn is_alive<'a>(ctx: &OpContext<'a>, schedule: &StoredSchedule) -> Result<Option<TubeRef<'a>>> {
     let StoredSchedule { row, firing } = schedule;
     if firing.last == 0 {
@@ -273,15 +273,17 @@ fn is_alive<'a>(ctx: &OpContext<'a>, schedule: &StoredSchedule) -> Result<Option
     let id = TaskId::new(firing.last);
     let number = query::moved_to(ctx, id)?.or(firing.last_tube).unwrap_or(row.tube);
     let found = ctx.tube(number).and_then(|tube| {
-        let (_, state) = lookup::find(ctx, &tube, id)?;
+        let (stored, state) = lookup::find(ctx, &tube, id)?;
+        stored.whole(ctx, &tube)?.task(&tube)?;
         Ok((tube, state))
     });
     let found = match found {
         Err(error) if error.is_not_found() => None,
         found => sound(found)?,
     };
-    let has_ended = |state: &TaskState| {
+    let has_ended = |(tube, state): &(TubeRef<'_>, TaskState)| {
         matches!(state, TaskState::Buried(_) | TaskState::Trashed(_) | TaskState::Done(_))
+            || retention::is_past_end(ctx, tube, state)
     };
-    Ok(found.filter(|(_, state)| !has_ended(state)).map(|(tube, _)| tube))
+    Ok(found.filter(|found| !has_ended(found)).map(|(tube, _)| tube))
 }

@@ -9,7 +9,7 @@ use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{lookup, retention};
 use crate::format::feature::UNIQUE;
 use crate::format::key::{self, Key};
-use crate::format::{Deadline, Range, Tag, Value, View, row};
+use crate::format::{Range, Tag, Value, View, row};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::task::{State, TaskId};
@@ -171,13 +171,9 @@ fn is_alive(ctx: &OpContext<'_>, number: u32, id: TaskId) -> Result<bool> {
     match lookup::find(ctx, &tube, id) {
         Err(error) if error.is_not_found() => Ok(false),
         // A damaged one has its key until it is repaired.
-        found => Ok(sound(found)?.is_none_or(|(_, state)| {
-            let [(what, when), _] = state.deadlines(&tube);
-            what != Deadline::Ttl
-                || when > ctx.now.queue
-                || state.progress().kept_until() == when
-                    && retention::kept_longer(ctx, &tube, &state).is_some()
-        })),
+        found => {
+            Ok(sound(found)?.is_none_or(|(_, state)| !retention::is_past_end(ctx, &tube, &state)))
+        }
     }
 }
 

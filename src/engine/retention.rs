@@ -5,12 +5,12 @@
 
 use crate::engine::context::{OpContext, damaged, decoded, sound};
 use crate::engine::lookup;
-use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::format::key::{self, Key};
 use crate::format::row::{EndedAt, PendingSum};
 use crate::format::view::last_key;
-use crate::format::{Scan, Tag, View, row};
+use crate::format::{Deadline, Scan, Tag, View, row};
 use crate::words::clock::{NEVER, micros};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::limits::SWEEP_TASKS;
@@ -72,6 +72,19 @@ pub(crate) fn kept_longer(
     // Its ttl may end now, too.
     let [(_, end), _] = longer.deadlines(tube);
     (end > ctx.now.queue).then_some(longer)
+}
+
+/// Whether the time of a task is over: the next due work of its tube removes it. An op looks at a
+/// task of a tube that is not its own before that tube's due work is done.
+pub(crate) fn is_past_end(ctx: &OpContext<'_>, tube: &TubeEntry, state: &TaskState) -> bool {
+    let now = ctx.now.queue;
+    if let TaskState::Delayed(row) = state {
+        return stored::wait_left(row, ctx.now) == 0 && row.progress.expires <= now;
+    }
+    let [(what, when), _] = state.deadlines(tube);
+    let is_kept =
+        || state.progress().kept_until() == when && kept_longer(ctx, tube, state).is_some();
+    what == Deadline::Ttl && when <= now && !is_kept()
 }
 
 /// Whether the tube has tasks in the state of this tag that go by themselves.

@@ -135,6 +135,7 @@ impl Shared {
             }
         };
         self.room.wake_all_in_turn();
+        self.group_commit.change_interval();
         let applied = applied.map(|(changed, mark)| match changed {
             // The change is made. What an error leaves is due work.
             Changed::Done { is_left: true, .. } => (changed, self.follow(op.owner).unwrap_or(mark)),

@@ -186,6 +186,9 @@ impl GroupCommit {
                 }
                 continue;
             }
+            if flusher.closed {
+                break;
+            }
             (flusher.woken, owes_idle) = (false, true);
             self.flusher_awake.store(true, Ordering::SeqCst);
             self.flusher_condvar.wait_for(&mut flusher, wait_before_sync(interval(), took, age));
@@ -201,6 +204,14 @@ impl GroupCommit {
                 flusher = self.flusher.lock();
             }
         }
+    }
+
+    /// The interval is another one: the flusher syncs what waits for the end of the former one, and
+    /// follows the new one from there on.
+    pub(crate) fn change_interval(&self) {
+        // Under the lock, because otherwise the flusher could miss it before its sleep.
+        let _flusher = self.flusher.lock();
+        self.flusher_condvar.notify_one();
     }
 
     /// Syncs everything that is written at the time of the call.

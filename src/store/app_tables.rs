@@ -137,7 +137,10 @@ impl Store {
             ErrorKind::DiskFull => self.reopen_larger().map(drop),
             _ => self.reopen(),
         };
-        reopened.map_err(StoreFailure::Broken)?;
+        reopened.map_err(|stopped| {
+            let unknown = |error| Error::new(ErrorKind::Unknown).caused_by(error);
+            StoreFailure::Broken(if was_tried { unknown(stopped) } else { stopped })
+        })?;
         // A commit that returned an error may have taken place; the serial shows it.
         let is_done = |base: &mut Base| was_tried && base.anchor.serial == anchor.serial;
         let done = self.base.take_if(is_done);

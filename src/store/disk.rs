@@ -128,8 +128,7 @@ pub trait Disk: Send + Sync + Debug {
     /// folder are on the medium, because the process that made them may have died before its
     /// `settle` returned. Leftovers of such a process are removed.
     fn open_journal(&self, access: Access) -> io::Result<Option<Arc<dyn DiskFile>>>;
-    /// Opens the base, for the same. Only the holder of the journal calls it, possibly several
-    /// times in a row.
+    /// Opens the base, for the same. Only the holder of the journal calls it.
     fn open_base(&self, access: Access) -> io::Result<Arc<dyn DiskFile>>;
 }
 

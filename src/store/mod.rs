@@ -73,6 +73,7 @@ pub(crate) use base_transaction::BaseTransaction;
 use carry::{Burden, Load};
 use checkpoint::CheckpointFailure;
 pub(crate) use checkpoint::Retired;
+use disk::DiskFile;
 pub(crate) use disk::{Access, Disk};
 pub(crate) use folder::Folder;
 pub(crate) use health::Health;
@@ -134,6 +135,8 @@ pub(crate) struct Store {
     ring: Option<Ring>,
     /// `None` while the file is opened again, after that failed, and after a close.
     base: Option<Base>,
+    /// The file of the base. `None` in memory and after a close.
+    base_file: Option<Arc<dyn DiskFile>>,
     rows: Rows,
     /// The metadata after all writes that were applied or replayed. Writes that failed do not
     /// change it; otherwise their bytes would be counted twice when the caller tries again.
@@ -327,6 +330,7 @@ impl Store {
             });
         }
         let stopped = self.ensure_running().is_err();
+        self.base_file = None;
         if let Some(base) = self.base.take() {
             let opening = base.into_opening();
             if stopped {

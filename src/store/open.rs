@@ -102,7 +102,8 @@ impl Store {
         };
         let (head, slot) = read_head(&*file)?;
         slot.features.admit(config.known, config.access)?;
-        let base = open_base(&disk, &config)?;
+        let base_file = disk.open_base()?;
+        let base = open_base(base_file.clone(), &config)?;
         let anchor = &base.anchor;
         if anchor.queue != head.queue {
             return Err(damaged(MISMATCHED));
@@ -141,6 +142,7 @@ impl Store {
             QueueClock::resume(meta.marks, boot, clocks.clock, clocks.gap_max);
         let mut store = Self {
             disk: Some(disk),
+            base_file: Some(base_file),
             ring: Some(ring),
             rows,
             meta,
@@ -191,6 +193,7 @@ impl Store {
             rows: Rows::default(),
             meta: base.anchor.meta,
             base: Some(base),
+            base_file: None,
             boot: None,
             number: 0,
             reserved_at: 0,

@@ -5,7 +5,6 @@ use super::Config;
 use super::base::Base;
 use super::deferred_file::DeferredFile;
 use super::disk::{Access, DiskFile, write_again};
-use super::io_counters::CountedDisk;
 use super::reserve::{BaseFile, touch_len};
 use crate::words::error::{Error, Result};
 use crate::words::sync::Arc;
@@ -22,8 +21,7 @@ const FLAG_TWO_PHASES: u8 = 4;
 /// Opens the base's file. This allocates no block of the disk, because no part of the file is
 /// sparse. Nothing is written if the anchor names features that this version does not know but
 /// must.
-pub(super) fn open_base(disk: &CountedDisk, config: &Config) -> Result<Base> {
-    let file = disk.open_base()?;
+pub(super) fn open_base(file: Arc<dyn DiskFile>, config: &Config) -> Result<Base> {
     if config.access == Access::Read {
         let base = read_base(file, config)?;
         base.anchor.features()?.admit(config.known, config.access)?;
@@ -37,13 +35,14 @@ pub(super) fn open_base(disk: &CountedDisk, config: &Config) -> Result<Base> {
     Ok(base)
 }
 
-/// Opens the base's file again, after a change of it; one that is only read is not changed.
+/// Opens the base again over the same open file, after a change of it; one that is only read is not
+/// changed. By its path it could be another file by now: the folder may have been renamed, and a
+/// relative path leads elsewhere once the process has changed its current folder.
 pub(super) fn reopen_base(
-    disk: &CountedDisk,
+    file: Arc<dyn DiskFile>,
     config: &Config,
     change: impl FnOnce(&BaseFile) -> Result<()>,
 ) -> Result<Base> {
-    let file = disk.open_base()?;
     if config.access == Access::Read {
         return read_base(file, config);
     }

@@ -103,11 +103,11 @@ impl Store {
         if let Some(base) = self.base.take() {
             base.into_opening().health.detach();
         }
-        let Some(disk) = &self.disk else {
+        let Some(file) = self.base_file.clone() else {
             let error = Error::new(ErrorKind::Io);
             return Err(self.stop(error.because("a base in memory cannot be opened again")));
         };
-        let opened = reopen_base(disk, &self.config, change);
+        let opened = reopen_base(file, &self.config, change);
         let base = opened.map_err(|error| self.stop(error))?;
         if let Some(ring) = &mut self.ring {
             // The commit that failed may have taken place.

@@ -3,6 +3,7 @@
 use crate::{close_sound, counts, drain, home, kind, next, ok, open, secs, still};
 use std::panic::catch_unwind;
 use std::thread;
+use std::time::Duration;
 use tubewell::{Durability, ErrorKind, Queue, State};
 
 #[test]
@@ -217,4 +218,25 @@ fn a_last_handle_may_go_inside_another_queues_transaction() {
     })
     .unwrap();
     assert_eq!(next(&open(&path).tube("t").unwrap()), "a");
+}
+
+/// Regression: the thread that syncs relaxed writes went from its rest to a wait for the interval
+/// without a look whether the queue was closed. The close waited for that thread.
+#[test]
+fn a_close_does_not_wait_for_the_flush_interval() {
+    for drops in [false, true] {
+        for _ in 0..20 {
+            let (_home, path) = home();
+            let queue = Queue::builder().flush_interval(Duration::MAX).open(&path).unwrap();
+            let tube = queue.tube("t").unwrap();
+            // The thread has begun to rest once it has looked at a write.
+            tube.put(b"a").unwrap();
+            thread::yield_now();
+            if drops {
+                drop(queue);
+            } else {
+                queue.close().unwrap();
+            }
+        }
+    }
 }

@@ -461,3 +461,25 @@ mod by_the_wall_clock {
         assert_eq!(queue.check().unwrap(), Vec::<String>::new());
     }
 }
+
+/// Regression: a child in another tube than that of its schedule, whose ttl was over, counted as one
+/// that has not ended until the due work of its tube was done. The fire was missed.
+#[test]
+fn a_child_whose_ttl_is_over_in_another_tube_has_ended() {
+    let (queue, tube, clock) = queue();
+    let other = queue.tube("other").unwrap();
+    let skip = queue.schedule("s").every(MINUTE).overlap(Overlap::Skip).ttl(secs(30));
+    let made = skip.to(&tube).payload(b"x").make().unwrap();
+    assert_eq!(keys(&tube), ["s-1"]);
+    tube.move_to(ready(&tube).next().unwrap().id, &other).apply().unwrap();
+    clock.advance(MINUTE);
+    assert_eq!(keys(&tube), ["s-2"]);
+    assert_eq!(made.info().unwrap().missed_fires, 0);
+    assert_eq!(other.len().unwrap(), 0);
+
+    // The same of a schedule that has got another tube: the child is in the one that it had.
+    made.update(|it| it.to(&other)).unwrap();
+    clock.advance(MINUTE);
+    assert_eq!(keys(&other), ["s-3"]);
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}

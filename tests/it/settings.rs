@@ -570,6 +570,26 @@ fn every_setting_of_the_queue_is_in_force_once_it_is_set() {
     close_sound(queue);
 }
 
+/// Regression: the thread that syncs slept to the end of the interval that was in force when it fell
+/// asleep. What was written after the change waited for that, unsynced.
+#[test]
+fn a_shorter_flush_interval_holds_for_what_waits() {
+    let (_home, path) = home();
+    let queue = Queue::builder().durability(Durability::Relaxed).open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    for _ in 0..3 {
+        queue.set("flush_interval", Duration::MAX).unwrap();
+        let receipt = tube.put_receipt(b"a").unwrap();
+        std::thread::yield_now();
+        queue.set("flush_interval", Duration::from_millis(1)).unwrap();
+        while !receipt.is_synced() {
+            std::thread::yield_now();
+        }
+    }
+    drop(tube);
+    close_sound(queue);
+}
+
 /// The first put that waits for room has it when a limit of the queue is raised.
 #[test]
 fn a_higher_limit_of_the_queue_is_room_for_a_waiting_put() {

@@ -510,3 +510,29 @@ fn takers_of_many_tubes_beside_one_another() {
     let left = names.map(|name| counts(&queue.tube(name).unwrap())[0]);
     assert_eq!((now(&queue), left.iter().sum::<u64>()), ((2, 0), 800));
 }
+
+/// Regression: a batch of a set of tubes that had used up the slots of a throttle left the tube out
+/// of the set, and a slot that another tube left did not bring it back.
+#[test]
+fn a_batch_of_a_set_that_has_used_up_the_slots_learns_of_the_next_one() {
+    for sleeps in [false, true] {
+        let (queue, [a, b], _clock) = shared(2);
+        fill(&a, 2);
+        fill(&b, 1);
+        let held = b.take().unwrap();
+        let several = queue.tubes_of(["a"]).unwrap();
+        let batch = several.take_many(2).unwrap();
+        assert_eq!(batch.len(), 1);
+        if sleeps {
+            let own = several.clone();
+            let taker = std::thread::spawn(move || own.take().unwrap().ack().unwrap());
+            crate::until(|| queue.waiters().unwrap().len() == 1);
+            held.ack().unwrap();
+            taker.join().unwrap();
+        } else {
+            held.ack().unwrap();
+            assert!(several.try_take().unwrap().is_some());
+        }
+        drop(batch);
+    }
+}

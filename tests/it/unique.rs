@@ -453,3 +453,29 @@ fn a_move_of_a_task_that_waits_asks_for_its_key_in_the_state_that_it_gets() {
     queue.tick().unwrap();
     assert_eq!(queue.check().unwrap(), [""; 0]);
 }
+
+/// Regression: a task counted for its key until its delay had ended in the due work of its own tube,
+/// although its ttl was over too. The put of another tube was taken for the same work, and lost.
+#[test]
+fn a_delayed_task_whose_time_is_over_in_another_tube_leaves_its_key_free() {
+    for conflict in [Conflict::Keep, Conflict::Reject, Conflict::Replace] {
+        let (builder, clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let with = || TubeOptions::default().unique(Unique::new().in_queue(true));
+        let [a, b] = ["a", "b"].map(|name| queue.create_tube(name, with()).unwrap());
+        let put = |tube: &Tube, text: &[u8]| {
+            let task = tube.task(text).key("k").delay(secs(5)).ttl(secs(5));
+            task.on_conflict(conflict).put_outcome().unwrap()
+        };
+        let old = put(&a, b"old");
+        // At five its delay has ended, and it lives.
+        clock.advance(secs(9));
+        assert!(b.task(b"x").key("k").on_conflict(Conflict::Reject).put().is_err());
+        clock.advance(secs(1));
+        let new = put(&b, b"new");
+        assert_eq!((new.outcome, new.id != old.id), (PutOutcome::New, true));
+        queue.tick().unwrap();
+        assert_eq!((a.len().unwrap(), b.len().unwrap()), (0, 1));
+        assert_eq!(queue.check().unwrap(), [""; 0]);
+    }
+}

@@ -630,7 +630,7 @@ impl Model {
                 self.count(tube, Call::Touch);
             }
             Step::Advance { to, delay, with_result, .. } => {
-                let wrong = self.go_refusals(serial, *to);
+                let wrong = self.go_refusals(serial, *to, &New::default());
                 if !wrong.is_empty() {
                     return Err(wrong);
                 }

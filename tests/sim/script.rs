@@ -102,6 +102,7 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let conditions = Rng::new(seed ^ 1 << 57);
     let (throttles, gates) = (Rng::new(seed ^ 1 << 56), Rng::new(seed ^ 1 << 55));
     let (waits, made) = (Rng::new(seed ^ 1 << 54), [const { None }; 4]);
+    let moves = Rng::new(seed ^ 1 << 53);
     let kinds = [TubeKind::General; 4];
     let mut maker = Maker {
         rng,
@@ -116,6 +117,7 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         throttles,
         gates,
         waits,
+        moves,
         made,
         profile,
         kinds,
@@ -130,6 +132,9 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         }
         if maker.tags.one_in(10) {
             steps.push(maker.tag());
+        }
+        if maker.moves.one_in(30) {
+            steps.push(maker.move_one());
         }
         if maker.tracks.one_in(30) {
             steps.push(maker.track());
@@ -199,6 +204,8 @@ struct Maker {
     gates: Rng,
     /// Which calls wait, and which callbacks are set.
     waits: Rng,
+    /// Which tasks are moved with other names and gates.
+    moves: Rng,
     /// The options of each tube, if calls wait.
     made: [Option<Opts>; 4],
     profile: Profile,
@@ -376,6 +383,19 @@ impl Maker {
                 Step::Batch { tube, tasks }
             }
         }
+    }
+
+    /// A move with other names and gates.
+    fn move_one(&mut self) -> Step {
+        // The draws of puts stay those that they were.
+        let own = [&self.rng, &self.tags, &self.gates].map(Rng::clone);
+        self.rng = self.moves.clone();
+        let (tube, task, to) = (self.tube(), self.rng.near(), self.tube());
+        let New { priority, key, group, kind, tags, gates, .. } = self.new_task(to);
+        let given = New { priority, key, group, kind, tags, gates, ..New::default() };
+        self.moves = self.rng.clone();
+        [self.rng, self.tags, self.gates] = own;
+        Step::Move { tube, task, to, given: Box::new(given) }
     }
 
     fn some_tags(&mut self) -> Vec<u8> {
@@ -572,7 +592,8 @@ impl Maker {
         }
         if self.rng.one_in(50) {
             let (to, priority) = (self.tube(), self.rng.one_in(3).then(|| self.priority()));
-            return Step::Move { tube, task, to, priority };
+            let given = Box::new(New { priority, ..New::default() });
+            return Step::Move { tube, task, to, given };
         }
         if self.rng.one_in(25) {
             return match self.rng.below(8) {

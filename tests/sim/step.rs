@@ -562,12 +562,13 @@ pub enum Step {
         tube: u8,
         count: u64,
     },
-    /// A task in any state goes to another tube.
+    /// A task in any state goes to another tube, with this priority, key, group, kind, and these
+    /// tags and gates.
     Move {
         tube: u8,
         task: u32,
         to: u8,
-        priority: Option<i64>,
+        given: Box<New>,
     },
     /// All tasks of a failure group are kicked.
     Unfail {

@@ -17,9 +17,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tubewell::{
     Adopted, Advance, Builder, Clock, Conflict, Consumer, Durability, Ended, Error, ErrorKind,
-    History, Kicked, ManualClock, NewTask, PauseTerms, Put, PutOutcome, Queue, Reason, Release,
-    Result, Retry, State, Task, TaskId, TaskInfo, TaskSummary, Ticket, TicketHandle, Tube, Tubes,
-    WithPayload,
+    History, Kicked, ManualClock, MoveTask, NewTask, PauseTerms, Put, PutOutcome, Queue, Reason,
+    Release, Result, Retry, State, Task, TaskId, TaskInfo, TaskSummary, Ticket, TicketHandle, Tube,
+    Tubes, WithPayload,
 };
 
 /// 2026-01-01 at noon, where every run begins.

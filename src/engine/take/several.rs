@@ -163,6 +163,8 @@ impl<'a> Search<'a> {
     fn best_of(&mut self, ctx: &mut OpContext<'a>, number: u32) -> Result<Option<Candidate>> {
         if let Some(open) = self.open.get_mut(&number) {
             if open.taken >= open.most {
+                // A slot that another tube leaves brings it back.
+                slots::await_slots(ctx, open.tube)?;
                 return Ok(None);
             }
             // Tubes that share a throttle share its slots.

@@ -19,6 +19,7 @@ use crate::words::lapse::Lapse;
 use crate::words::limits::{FIXES_OF_OP, SWEEP_TASKS};
 use crate::words::options::TubeOptions;
 use crate::words::retention::Retention;
+use crate::words::schedule::Overlap;
 use crate::words::sync::Arc;
 use crate::words::task::{Cause, State, TaskId};
 use std::time::Duration;
@@ -553,4 +554,25 @@ fn stalls_are_counted_again() {
     queue.tick().unwrap();
     assert_eq!(queue.check().unwrap(), [""; 0]);
     assert_eq!(tube.stats().unwrap().ready, 2);
+}
+
+/// A last child whose own row is damaged holds up neither its schedule, nor its tube, nor the timer.
+/// Regression: the tube's due work ended at it each time, and so did every verb of the tube.
+#[test]
+fn a_damaged_last_child_does_not_stop_its_tube() {
+    let (clock, minute) = (ManualClock::new(), Duration::from_secs(60));
+    let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+    let (core, tube) = (core_of(&queue), queue.tube("first").unwrap());
+    let replace = queue.schedule("s").every(minute).overlap(Overlap::Replace).ttr(60 * minute);
+    replace.to(&tube).payload(b"x").make().unwrap();
+    let task = tube.take().unwrap();
+    let id = task.id();
+    task.detach();
+    plant(&core, vec![(own_key(&core, "first", id), Some(Value::from([9])))]);
+    let plain = tube.put(b"plain").unwrap();
+    clock.advance(minute);
+    queue.tick().unwrap();
+    let taken = tube.take().unwrap();
+    assert_eq!(taken.id(), plain);
+    assert_eq!(queue.schedule_named("s").info().unwrap().children, 2);
 }

@@ -11,6 +11,8 @@ mod marks;
 mod model;
 mod pages;
 mod promises;
+#[cfg(unix)]
+mod renamed;
 mod ring;
 #[path = "../../../tests/seeds/mod.rs"]
 mod seeds;

@@ -3,7 +3,7 @@
 use super::refusals::switches;
 use super::{Model, Task, Time, ready, shares, tagged};
 use crate::step::*;
-use tubewell::{ErrorKind, HistoryEvent, State};
+use tubewell::{ErrorKind, HistoryEvent, State, TubeKind};
 
 /// What a put with a key meets.
 pub(super) enum Meets {
@@ -30,7 +30,8 @@ impl Model {
         let is_over = |task: &Task| {
             let spares = self.tubes[&task.tube].opts.spares;
             let expires = match task.seen.state {
-                State::Delayed | State::Done => EVER,
+                State::Delayed if self.wait_left(task.seen.serial) > 0 => EVER,
+                State::Done => EVER,
                 State::Buried if spares => EVER,
                 _ => task.expires,
             };
@@ -43,8 +44,13 @@ impl Model {
     }
 
     /// Whether another task counts for the key of this one in a tube.
-    pub(super) fn clashes(&self, serial: Serial, to: u8) -> bool {
-        let key = self.tasks[&serial].seen.key.as_deref();
+    fn clashes(&self, serial: Serial, to: u8) -> bool {
+        self.clashes_by(serial, to, None)
+    }
+
+    /// The same, perhaps for another key.
+    pub(super) fn clashes_by(&self, serial: Serial, to: u8, key: Option<&str>) -> bool {
+        let key = key.or(self.tasks[&serial].seen.key.as_deref());
         let named = key.and_then(|key| self.named(to, key, true));
         named.is_some_and(|other| other.seen.serial != serial)
     }
@@ -146,23 +152,7 @@ impl Model {
         task.seen.ttr = new.ttr.or(own).filter(|ttr| *ttr != EVER);
         task.max_attempts = new.max_attempts.or(task.max_attempts);
         task.backoff = new.backoff.or(task.backoff.filter(|_| timed));
-        if let Some(gates) = new.gates {
-            (task.seen.requires, task.seen.throttles) = gate_names(gates);
-        }
-        let named = new.group.or(task.lock.flatten());
-        task.lock = (named.is_some() || shares(kind)).then_some(named);
-        task.seen.group = new.group.map(group_name).or(task.seen.group.take());
-        task.seen.kind = new.kind.map(kind_name).or(task.seen.kind.take());
-        task.seen.book = new.book.map(book_name).or(task.seen.book.take());
-        task.seen.details.extend(new.detail.map(detail));
-        if !new.tags.is_empty() {
-            // What it has keeps its time.
-            let had = std::mem::take(&mut task.tags);
-            let time = |tag: u8| had.iter().find(|(other, _)| *other == tag).map(|(_, at)| *at);
-            for tag in &new.tags {
-                task.tags = tagged(&task.tags, &[*tag], time(*tag).unwrap_or(queue));
-            }
-        }
+        relabel(&mut task, kind, new, queue);
         (task.started, task.seen.progress, task.seen.checkpoint) = (None, None, None);
         let delay = new.delay.filter(|_| wall_due.is_none()).unwrap_or(0);
         let wait = if wall_due.is_some() { wall_wait } else { delay };
@@ -188,5 +178,27 @@ impl Model {
         self.tasks.insert(serial, task);
         self.count(no, Call::Put);
         serial
+    }
+}
+
+/// What a put again or a move gives a task that it has in a tube of this kind: gates, a group and
+/// labels.
+pub(super) fn relabel(task: &mut Task, kind: TubeKind, new: &New, queue: u64) {
+    if let Some(gates) = new.gates {
+        (task.seen.requires, task.seen.throttles) = gate_names(gates);
+    }
+    let named = new.group.or(task.lock.flatten());
+    task.lock = (named.is_some() || shares(kind)).then_some(named);
+    task.seen.group = new.group.map(group_name).or(task.seen.group.take());
+    task.seen.kind = new.kind.map(kind_name).or(task.seen.kind.take());
+    task.seen.book = new.book.map(book_name).or(task.seen.book.take());
+    task.seen.details.extend(new.detail.map(detail));
+    if !new.tags.is_empty() {
+        // What it has keeps its time.
+        let had = std::mem::take(&mut task.tags);
+        let time = |tag: u8| had.iter().find(|(other, _)| *other == tag).map(|(_, at)| *at);
+        for tag in &new.tags {
+            task.tags = tagged(&task.tags, &[*tag], time(*tag).unwrap_or(queue));
+        }
     }
 }

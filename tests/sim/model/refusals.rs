@@ -73,7 +73,7 @@ impl Model {
     pub(super) fn way_refusals(&self, step: &Step) -> Vec<ErrorKind> {
         let (to, delayed, prioritised) = match step.plain() {
             Step::Advance { to, delay, .. } => (to, delay.is_some(), false),
-            Step::Move { to, priority, .. } => (to, false, priority.is_some()),
+            Step::Move { to, given, .. } => (to, false, given.priority.is_some()),
             _ => return Vec::new(),
         };
         let Some(next) = self.tubes.get(to) else { return vec![ErrorKind::TubeNotFound] };
@@ -82,20 +82,22 @@ impl Model {
         Vec::from_iter(is_off.then_some(ErrorKind::Unsupported))
     }
 
-    /// The refusals of a task that would go to a tube which there is.
-    pub(super) fn go_refusals(&self, serial: Serial, to: u8) -> Vec<ErrorKind> {
+    /// The refusals of a task that would go to a tube which there is, with what a move gives it.
+    pub(super) fn go_refusals(&self, serial: Serial, to: u8, given: &New) -> Vec<ErrorKind> {
         let (next, task) = (&self.tubes[&to], &self.tasks[&serial]);
         let (_, _, grouped, _) = switches(next.opts.kind);
         let mut wrong = Vec::from_iter((!is_open(task)).then_some(ErrorKind::WrongState));
-        if task.seen.group.is_some() && !grouped
+        if (given.group.is_some() || task.seen.group.is_some()) && !grouped
             || self.tubes[&task.tube].opts.temporary != next.opts.temporary
         {
             wrong.push(ErrorKind::Unsupported);
         }
         let comes_in = task.tube != to || task.is_trashed();
         // It is ready or delayed there, and counts.
-        let counts_here = task.tube == to && !self.clashes_as(serial, State::Ready);
-        if !counts_here && self.clashes(serial, to) {
+        let key = given.key.map(key_name);
+        let is_own = key.is_none() || key == task.seen.key;
+        let counts_here = is_own && task.tube == to && !self.clashes_as(serial, State::Ready);
+        if !counts_here && self.clashes_by(serial, to, key.as_deref()) {
             wrong.push(ErrorKind::KeyExists);
         }
         if comes_in {

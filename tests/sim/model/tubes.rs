@@ -1,5 +1,6 @@
 //! The verbs of a tube in the model: puts, takes, reads, and the verbs by id.
 
+use super::keys::relabel;
 use super::refusals::switches;
 use super::{Expected, Model, Task, bury, fail, ready, shares, tagged};
 use crate::step::*;
@@ -186,17 +187,21 @@ impl Model {
                 return Ok(self.kick_all(&here, EVER));
             }
             Step::UnfailInto { group, to, .. } => return self.unfail_into(tube, *group, *to),
-            Step::Move { to, priority, .. } => {
+            Step::Move { to, given, .. } => {
                 let wrong = self.way_refusals(step);
                 if !wrong.is_empty() {
                     return Err(wrong);
                 }
                 let serial = one?;
-                let wrong = self.go_refusals(serial, *to);
+                let wrong = self.go_refusals(serial, *to, given);
                 if !wrong.is_empty() {
                     return Err(wrong);
                 }
-                self.go(serial, *to, None, *priority, None);
+                self.go(serial, *to, None, given.priority, None);
+                let (kind, queue) = (self.tubes[to].opts.kind, self.time.queue);
+                let task = self.tasks.get_mut(&serial).unwrap();
+                relabel(task, kind, given, queue);
+                task.seen.key = given.key.map(key_name).or(task.seen.key.take());
             }
             Step::KickOne { .. } => {
                 let serial = one?;
@@ -600,7 +605,7 @@ impl Model {
         }
         let (mut moved, mut clashes, before) = (0, Vec::new(), self.clone());
         for serial in self.of_group(tube, group) {
-            let wrong = self.go_refusals(serial, to);
+            let wrong = self.go_refusals(serial, to, &New::default());
             if wrong.contains(&ErrorKind::Unsupported) {
                 // So few are one step, of which nothing is done then.
                 *self = before;
@@ -630,7 +635,7 @@ impl Model {
     }
 
     /// How long a delayed task still waits.
-    fn wait_left(&self, serial: Serial) -> u64 {
+    pub(super) fn wait_left(&self, serial: Serial) -> u64 {
         let task = &self.tasks[&serial];
         let clock = if task.by_wall { self.time.wall_now() } else { self.time.queue };
         task.seen.due.map_or(EVER, |due| due.saturating_sub(clock))

@@ -138,13 +138,9 @@ impl World {
                 Err(error) => Ok(Err(error)),
             },
             Step::Kick { count, .. } => Ok(tube.kick(*count).map(|done| self.kicked(done))),
-            Step::Move { to, priority, .. } => {
-                let to = self.tubes[to].clone();
-                let moving = tube.move_to(id, &to);
-                done(match priority {
-                    Some(priority) => moving.priority(*priority).apply(),
-                    None => moving.apply(),
-                })
+            Step::Move { to, given, .. } => {
+                let (to, texts) = (self.tubes[to].clone(), Texts::of(given, 0));
+                done(moving(tube.move_to(id, &to), given, &texts).apply())
             }
             Step::Unfail { group, .. } => {
                 let group = failure_group(no, *group);
@@ -436,6 +432,32 @@ pub(super) struct Texts {
     detail: Option<(String, String)>,
     tags: Vec<String>,
     key: Option<String>,
+}
+
+/// A move with what is given for it.
+fn moving<'a>(mut moving: MoveTask<'a>, given: &New, texts: &'a Texts) -> MoveTask<'a> {
+    if let Some(priority) = given.priority {
+        moving = moving.priority(priority);
+    }
+    if let Some(key) = &texts.key {
+        moving = moving.key(key);
+    }
+    if let Some(group) = &texts.group {
+        moving = moving.group(group);
+    }
+    if let Some(kind) = &texts.kind {
+        moving = moving.kind(kind);
+    }
+    if !texts.tags.is_empty() {
+        moving = moving.tags(texts.tags.iter().map(String::as_str));
+    }
+    for condition in &texts.requires {
+        moving = moving.require(condition);
+    }
+    for throttle in &texts.throttles {
+        moving = moving.throttle(throttle);
+    }
+    moving
 }
 
 impl Texts {
