@@ -23,6 +23,8 @@ pub(crate) struct Callbacks {
     stream: Mutex<Option<Arc<Subscriber>>>,
     /// Events that earlier streams dropped.
     dropped: AtomicU64,
+    /// Whether a call of a queue without threads calls the callbacks now.
+    has_caller: Mutex<bool>,
 }
 
 impl Callbacks {
@@ -141,11 +143,20 @@ impl Callbacks {
         Ok(subscriber)
     }
 
-    /// Calls the callbacks for all events that wait, for a queue without threads.
+    /// Calls the callbacks for all events that wait, for a queue without threads. While one call
+    /// does so, another one, perhaps in a callback, leaves its events to that: they come in order.
     pub(crate) fn call_all(&self) {
+        let mut is_caller = false;
         loop {
+            let mut has_caller = self.has_caller.lock();
+            if *has_caller && !is_caller {
+                return;
+            }
             let stream = self.stream.lock().clone();
-            let Some(event) = stream.and_then(|stream| stream.try_next()) else { return };
+            let event = stream.and_then(|stream| stream.try_next());
+            (is_caller, *has_caller) = (true, event.is_some());
+            drop(has_caller);
+            let Some(event) = event else { return };
             self.call(&event);
         }
     }

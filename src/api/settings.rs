@@ -85,9 +85,9 @@ impl<T: ?Sized> Tube<T> {
     /// - `capacity`, `max_attempts`, `backoff`, `lapse`, `book` and `details` also for the tasks
     ///   that the tube has, unless they have their own;
     /// - `history` from the next entry on;
-    /// - `keep_finished` and `keep_buried` as tasks end from then on: each removes some older ones
-    ///   that are beyond the new limit, and an age is that of the tasks that end after the change.
-    ///   Without `keep_finished`, those that are kept stay;
+    /// - `keep_finished` and `keep_buried` also for the tasks that are kept already: an age is
+    ///   counted from the end of each, and without `keep_finished` the finished ones go. What is
+    ///   beyond the new value goes with the next due work of the tube;
     /// - `limit` and `rate` for all tasks at once; a lower one ends no lease;
     /// - `in_flight` for all groups. A group with more in flight than a lower one stays locked
     ///   until they are fewer.

@@ -22,12 +22,21 @@ struct TaskSearch {
     left: Vec<TaskId>,
     /// How many looks it may still take.
     looks: usize,
+    /// A tube that could not be read: what is found nowhere else may be there.
+    damage: Option<Error>,
 }
 
 impl TaskSearch {
     /// Looks into a tube for all that is left.
     fn look(&mut self, ctx: &OpContext<'_>, number: u32) -> Result<()> {
-        let Some(tube) = query::sound_tube(ctx, number)? else { return Ok(()) };
+        let tube = match ctx.tube(number) {
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                self.damage = Some(error);
+                return Ok(());
+            }
+            tube => tube?,
+        };
         self.looks = self.looks.checked_sub(1 + self.left.len()).ok_or_else(too_many)?;
         if query::tasks(ctx, &tube) == 0 {
             return Ok(());
@@ -48,7 +57,8 @@ impl Op for FindTasks<'_> {
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<FoundTasks> {
         let found = FoundTasks { most: BATCH_EDGES_MAX, ..FoundTasks::before(ctx.next_id()) };
-        let mut search = TaskSearch { found, left: Vec::new(), looks: LOOKS_IN_TRANSACTION };
+        let (left, looks) = (Vec::new(), LOOKS_IN_TRANSACTION);
+        let mut search = TaskSearch { found, left, looks, damage: None };
         for id in self.ids.iter().filter(|id| (1..search.found.next).contains(&id.get())) {
             match query::moved_to(ctx, *id)? {
                 Some(number) => _ = search.found.tubes.insert(*id, number),
@@ -57,10 +67,7 @@ impl Op for FindTasks<'_> {
         }
         let [own, last] = self.first;
         for number in iter::once(own).chain((last != own).then_some(last)) {
-            match search.look(ctx, number) {
-                Err(error) if error.is_not_found() => {}
-                looked => looked?,
-            }
+            search.look(ctx, number)?;
         }
         let mut next = Some(0);
         while let Some(from) = next.filter(|_| !search.left.is_empty()) {
@@ -70,7 +77,10 @@ impl Op for FindTasks<'_> {
             }
             next = more;
         }
-        Ok(search.found)
+        match search.damage.filter(|_| !search.left.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(search.found),
+        }
     }
 }
 

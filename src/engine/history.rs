@@ -5,7 +5,7 @@
 use crate::engine::context::{OpContext, damaged};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{lookup, query};
+use crate::engine::{last_change, lookup, query};
 use crate::format::extension::Extension;
 use crate::format::feature::HISTORY;
 use crate::format::key::{self, Key, Run, is_temporary};
@@ -298,7 +298,11 @@ pub(crate) fn read(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> R
     match &state {
         TaskState::Taken(taken) => {
             let held = if now.lease == NEVER { NEVER } else { taken.held_for(now) };
-            let since = now.queue.saturating_sub(if held == NEVER { 0 } else { held });
+            let since = match held {
+                // One that waits for its holder since an opening: not before what is known.
+                NEVER => last_change::read(view, tube, id, &state, now)?.when.max(row.created),
+                held => now.queue.saturating_sub(held),
+            };
             let by = query::holder(view, taken.holder)?.unwrap_or_default();
             let row = line(HistoryEvent::Taken, since, "");
             let row = HistoryRow { attempt: taken.progress.attempts, held, by: &by, ..row };

@@ -165,7 +165,7 @@ impl Op for MakeSchedule<'_> {
         let created = before.as_ref().map_or(now, |before| before.row.created);
         let row = self.terms.over(None, created)?;
         check(ctx, self.name, &row)?;
-        let is_same = |old: &ScheduleRow| old.timing == row.timing && old.offset == row.offset;
+        let is_same = |old: &ScheduleRow| old.timing == row.timing;
         let firing = match &before {
             Some(before) if is_same(&before.row) && before.firing.next != NEVER => {
                 let (mut firing, times) = (changed(before, &row), FireTimes::of(&row.timing)?);

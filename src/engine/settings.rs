@@ -125,20 +125,23 @@ fn change_option(
 ) -> Result<Changed> {
     let tube = &*ctx.tube(number)?;
     let key = key::setting(number, setting.name);
-    let (before, present) = (kept(ctx, &key)?, (setting.get)(&tube.row.options));
+    let before = kept(ctx, &key)?;
     let is_left = follow::is_left(&tube.row.pending, setting.name);
     let unchanged = Changed::Done { is_any: false, is_left };
-    match (&before, &value) {
-        (Kept::Nothing, None) => return Ok(unchanged),
-        (Kept::Value(_), Some(value)) if *value == present => return Ok(unchanged),
-        _ => {}
+    if matches!((&before, &value), (Kept::Nothing, None)) {
+        return Ok(unchanged);
     }
+    let has_value = matches!((&before, &value), (Kept::Value(_), Some(_)));
     let (is_sound, made) = match before {
         Kept::Value(value) => (true, made(Some(value), setting, &tube.row.options)),
-        Kept::Nothing | Kept::Damaged => (false, present),
+        Kept::Nothing | Kept::Damaged => (false, (setting.get)(&tube.row.options)),
     };
     let mut options = tube.row.options.clone();
     setting.put_into(&mut options, value.as_ref().unwrap_or(&made))?;
+    // No limit has several forms, such as 0 and nothing.
+    if has_value && options == tube.row.options {
+        return Ok(unchanged);
+    }
     options.check()?;
     if follow::has_to_wait(tube, &options) {
         return Ok(Changed::NotYet);

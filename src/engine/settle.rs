@@ -267,11 +267,34 @@ impl Settle<'_> {
         }
         for ticket in tickets {
             match held(ctx, tube, *ticket) {
-                Ok((stored, taken)) => settle(ctx, stored.task(tube)?, taken, &self.verdict)?,
+                Ok((stored, taken)) => match stored.task(tube) {
+                    Ok(task) => settle(ctx, task, taken, &self.verdict)?,
+                    Err(error) => self.pass_by(ctx, tube, (*ticket, error), lost)?,
+                },
                 Err(error) if error.is_lease_lost() => lost.push(ticket.id),
-                Err(error) => return Err(error),
+                Err(error) => self.pass_by(ctx, tube, (*ticket, error), lost)?,
             }
         }
+        Ok(())
+    }
+}
+
+impl Settle<'_> {
+    /// A lease that cannot be read. One that has no holder any more is repaired, and the others
+    /// with it return.
+    #[cold]
+    fn pass_by(
+        &self,
+        ctx: &OpContext<'_>,
+        tube: &TubeEntry,
+        (ticket, error): (Ticket, Error),
+        lost: &mut Vec<TaskId>,
+    ) -> Result<()> {
+        if !matches!(self.verdict, Verdict::Lost) {
+            return Err(error);
+        }
+        ctx.pass_by(tube, || key::taken(tube.run(), ticket.id), error)?;
+        lost.push(ticket.id);
         Ok(())
     }
 }

@@ -33,10 +33,12 @@ impl Shared {
                 failures::groups_from(&state.store, &tube, from.clone(), GROUPS_OF_STEP)
             })?;
             groups.extend(more);
-            match next {
-                None => return Ok(groups),
-                next => from = next,
+            if next.is_none() {
+                // The rows are in the order of the lengths of their names.
+                groups.sort_unstable_by(|one: &FailureGroup, next| one.group.cmp(&next.group));
+                return Ok(groups);
             }
+            from = next;
         }
     }
 

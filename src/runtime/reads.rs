@@ -231,19 +231,24 @@ impl Shared {
         if let Some(found) = self.look_at(look_where_known)? {
             return Ok(Some(found));
         }
-        let mut from = Some(0);
+        let (mut from, mut damage) = (Some(0), None);
         while let Some(first) = from {
-            let (found, next) = self.look_at(|state, _| {
+            let (looked, next) = self.look_at(|state, _| {
                 let (numbers, next) = query::numbers_from(&state.store, first, TUBES_OF_STEP)?;
                 Ok((look_into(state, id, &numbers)?, next))
             })?;
-            if found.is_some() {
-                return Ok(found);
+            match looked {
+                InTubes::Found(number) => return Ok(Some(number)),
+                InTubes::NotFound => {}
+                InTubes::Unread(error) => damage = Some(error),
             }
             from = next;
         }
         // It may have gone meanwhile from a tube that was not looked into to one that was.
-        self.look_at(look_where_known)
+        match (self.look_at(look_where_known)?, damage) {
+            (None, Some(error)) => Err(error),
+            (found, _) => Ok(found),
+        }
     }
 
     /// Why a task of any tube is not running.
@@ -332,28 +337,45 @@ impl Shared {
     }
 }
 
+/// What a look for a task in some tubes has found.
+enum InTubes {
+    /// This tube has it.
+    Found(u32),
+    NotFound,
+    /// A tube could not be read, and none of the others has it: it may be there.
+    Unread(Error),
+}
+
 /// The first of these tubes that has the task.
-fn look_into(state: &EngineState, id: TaskId, numbers: &[u32]) -> Result<Option<u32>> {
+fn look_into(state: &EngineState, id: TaskId, numbers: &[u32]) -> Result<InTubes> {
+    let mut looked = InTubes::NotFound;
     for number in numbers {
         let tube = match state.tube(*number) {
             Err(error) if error.is_not_found() => continue,
-            tube => sound(tube)?,
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                looked = InTubes::Unread(error);
+                continue;
+            }
+            tube => tube?,
         };
-        let Some(tube) = tube else { continue };
         if query::tasks(&state.store, &tube) > 0
             && sound(query::has(&state.store, &tube, id))?.unwrap_or(true)
         {
-            return Ok(Some(*number));
+            return Ok(InTubes::Found(*number));
         }
     }
-    Ok(None)
+    Ok(looked)
 }
 
 /// The same of the tube `first`, and of the one that a row names, if the task came from another.
 fn look_where_known(state: &EngineState, id: TaskId, first: u32) -> Result<Option<u32>> {
     let moved = query::moved_to(&state.store, id)?;
     let known: SmallVec<[u32; 2]> = [first].into_iter().chain(moved).collect();
-    look_into(state, id, &known)
+    Ok(match look_into(state, id, &known)? {
+        InTubes::Found(number) => Some(number),
+        // The search over all tubes meets it again.
+        InTubes::NotFound | InTubes::Unread(_) => None,
+    })
 }
 
 /// Rows that were read, and the keys of those that were asked for and are lacking.

@@ -118,22 +118,38 @@ pub(crate) fn end_nameless(parts: &Shared, leases: &SessionLeases) -> Result<()>
     return_nameless(parts, leases)
 }
 
-/// Returns the leases of a session without a name, some tasks in each op.
+/// Returns the leases of a session without a name, some tasks in each op. One that damage does not
+/// let return is left to its ttr: otherwise each later op would fail at it.
 pub(crate) fn return_nameless(parts: &Shared, leases: &SessionLeases) -> Result<()> {
     for of_tube in leases.end().chunk_by(|(one, _), (next, _)| one == next) {
         for page in of_tube.chunks(SWEEP_TASKS) {
-            let Some(&(tube, _)) = page.first() else { continue };
-            let tickets: Vec<_> = page.iter().map(|(_, ticket)| *ticket).collect();
-            let op = Settle { tube, tickets: &tickets, verdict: Verdict::Lost };
-            match submit(parts, &op) {
-                Err(error) if error.kind() != ErrorKind::TubeNotFound => return Err(error),
-                // Those that it names as lost were settled before, or have returned.
-                _ => leases.remove(page),
+            if let Err(error) = return_page(parts, leases, page) {
+                if error.kind() != ErrorKind::Damaged {
+                    return Err(error);
+                }
+                for lease in page.chunks(1) {
+                    match return_page(parts, leases, lease) {
+                        Err(error) if error.kind() == ErrorKind::Damaged => leases.remove(lease),
+                        done => done?,
+                    }
+                }
             }
             parts.state.pass_on();
         }
     }
     parts.grace_timers.remove_nameless(leases);
+    Ok(())
+}
+
+/// The same for some leases in one tube, in one op.
+fn return_page(parts: &Shared, leases: &SessionLeases, page: &[TubeLease]) -> Result<()> {
+    let Some(&(tube, _)) = page.first() else { return Ok(()) };
+    let tickets: Vec<_> = page.iter().map(|(_, ticket)| *ticket).collect();
+    match submit(parts, &Settle { tube, tickets: &tickets, verdict: Verdict::Lost }) {
+        Err(error) if error.kind() != ErrorKind::TubeNotFound => return Err(error),
+        // Those that it names as lost were settled before, or have returned.
+        _ => leases.remove(page),
+    }
     Ok(())
 }
 

@@ -102,8 +102,7 @@ impl Store {
         };
         let (head, slot) = read_head(&*file)?;
         slot.features.admit(config.known, config.access)?;
-        let base_file = disk.open_base()?;
-        let base = open_base(base_file.clone(), &config)?;
+        let (base, base_file) = open_base(&disk, &config)?;
         let anchor = &base.anchor;
         if anchor.queue != head.queue {
             return Err(damaged(MISMATCHED));

@@ -5,6 +5,7 @@ use super::Config;
 use super::base::Base;
 use super::deferred_file::DeferredFile;
 use super::disk::{Access, DiskFile, write_again};
+use super::io_counters::CountedDisk;
 use super::reserve::{BaseFile, touch_len};
 use crate::words::error::{Error, Result};
 use crate::words::sync::Arc;
@@ -18,21 +19,22 @@ const FLAG_UNCLEAN: u8 = 2;
 /// What the block points to was synced before the block was written.
 const FLAG_TWO_PHASES: u8 = 4;
 
-/// Opens the base's file. This allocates no block of the disk, because no part of the file is
-/// sparse. Nothing is written if the anchor names features that this version does not know but
-/// must.
-pub(super) fn open_base(file: Arc<dyn DiskFile>, config: &Config) -> Result<Base> {
+/// Opens the base, and answers with its file. This allocates no block of the disk, because no part
+/// of the file is sparse. Nothing is written if the anchor names features that this version does
+/// not know but must.
+pub(super) fn open_base(disk: &CountedDisk, config: &Config) -> Result<(Base, Arc<dyn DiskFile>)> {
+    let file = disk.open_base()?;
     if config.access == Access::Read {
-        let base = read_base(file, config)?;
+        let base = read_base(file.clone(), config)?;
         base.anchor.features()?.admit(config.known, config.access)?;
-        return Ok(base);
+        return Ok((base, file));
     }
     let deferred = Arc::new(DeferredFile::over(file.clone()).map_err(Error::io)?);
     let base = Base::open(BaseFile::new(deferred.clone()).map_err(Error::io)?, config.cache_bytes)?;
     base.anchor.features()?.admit(config.known, config.access)?;
     rewrite_header(&*file)?;
     deferred.release()?;
-    Ok(base)
+    Ok((base, file))
 }
 
 /// Opens the base again over the same open file, after a change of it; one that is only read is not

@@ -23,7 +23,8 @@ pub struct History {
 #[non_exhaustive]
 pub struct HistoryEntry {
     /// When it happened, in [queue time](crate#time); of an attempt when it ended, and of the
-    /// present one when it began.
+    /// present one when it began; of one that waits for its consumer since an opening the time of
+    /// the entry before.
     pub at: SystemTime,
     /// When it should have happened, of the put of a task that a
     /// [schedule](crate::Queue::schedule) has made.

@@ -424,3 +424,18 @@ fn a_damaged_index_key_stops_no_unfail() {
     assert!((1..4).contains(&kicked));
     assert_eq!((tube.kick(9).unwrap().kicked, counts(&tube)), (4 - kicked, [4, 0, 0, 0]));
 }
+
+/// Regression: those of one tube came in the order of the lengths of their names.
+#[test]
+fn groups_are_listed_by_name() {
+    let queue = still().0.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    for group in ["b", "aa", "c", "abc"] {
+        tube.put(b"x").unwrap();
+        tube.take().unwrap().fail(group, "no").unwrap();
+    }
+    for groups in [queue.failure_groups().unwrap(), tube.failure_groups().unwrap()] {
+        let names: Vec<_> = groups.iter().map(|group| &group.group[..]).collect();
+        assert_eq!(names, ["aa", "abc", "b", "c"]);
+    }
+}

@@ -1,7 +1,7 @@
 //! Histories: what is written when a task comes back, moves, fails or is logged to, how much of it
 //! is kept, and how long.
 
-use crate::{close_sound, home, killed, kind, secs, still};
+use crate::{close_sound, home, killed, kind, open, secs, still};
 use std::process::Command;
 use std::time::Duration;
 use tubewell::HistoryEvent::{
@@ -333,4 +333,28 @@ fn a_history_survives_a_kill() {
     let queue = still().0.open(&copy).unwrap();
     assert_eq!(events(&queue.history(id).unwrap()), [Put, Retried]);
     close_sound(queue);
+}
+
+/// Regression: of a lease that waits for its consumer after an opening the beginning was the time
+/// of the call.
+#[test]
+fn the_beginning_of_a_lease_that_waits_does_not_move() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let tube = queue.tube("t").unwrap();
+    let id = tube.put(b"x").unwrap();
+    let ada = queue.consumer_with_grace("ada", Duration::MAX).unwrap();
+    tube.by(&ada).take().unwrap().detach();
+    drop(ada);
+    queue.close().unwrap();
+    drop(tube);
+
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.tube("t").unwrap();
+    let began = || tube.history(id).unwrap().entries.pop().unwrap();
+    let first = began();
+    assert_eq!((first.event, first.held_for), (HistoryEvent::Taken, None));
+    clock.advance(secs(60));
+    assert_eq!(began().at, first.at);
 }

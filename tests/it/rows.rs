@@ -8,7 +8,9 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
-use tubewell::{Consumer, ErrorKind, Queue, Reason, State, TaskId, Ticket, Tube, TubeOptions};
+use tubewell::{
+    Consumer, ErrorKind, Queue, Reason, Result, State, TaskId, Ticket, Tube, TubeOptions,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 const GROUP: u8 = 0x15;
@@ -550,4 +552,34 @@ fn a_damaged_lease_does_not_prevent_a_consumers_end() {
     assert_eq!(counts(&tube), [2, 0, 0, 1]);
     assert_eq!(state(&tube, first.id()), State::Buried);
     assert_eq!(drain(&tube), "straw two straw three");
+}
+
+/// The tasks of a tube whose row is damaged are there, and a repair brings them back. Regression: a
+/// search over all tubes took them for gone, so a wait for one ended, and a task that came after
+/// one was ready at once.
+#[test]
+fn a_task_of_a_damaged_tube_is_not_gone() {
+    let (_home, path) = home();
+    let queue = open(&path);
+    let (bad, good) = (queue.tube("needle").unwrap(), queue.tube("good").unwrap());
+    let id = bad.put(b"a").unwrap();
+    good.put(b"b").unwrap();
+    let (_copy, copy) = checkpointed(&queue, &path);
+    flip(&copy, b"\x06needle", 1);
+
+    let queue = open(&copy);
+    let good = queue.tube("good").unwrap();
+    assert_eq!(kind(queue.wait_for(id, Duration::ZERO)), ErrorKind::Damaged);
+    assert_eq!(kind(queue.find(id)), ErrorKind::Damaged);
+    assert_eq!(kind(good.task(b"after").after([id]).put()), ErrorKind::Damaged);
+    let put = queue.transact(|tx| -> Result<_> {
+        let put = good.task(b"after").after([id]).put_in(tx);
+        assert_eq!(kind(put), ErrorKind::Damaged);
+        Ok(())
+    });
+    put.unwrap();
+    queue.repair().unwrap();
+    assert_eq!(queue.find(id).unwrap().state, State::Ready);
+    let after = good.task(b"after").after([id]).put().unwrap();
+    assert_eq!(good.peek(after).unwrap().state, State::Blocked);
 }

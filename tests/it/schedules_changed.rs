@@ -462,8 +462,8 @@ mod by_the_wall_clock {
     }
 }
 
-/// Regression: a child in another tube than that of its schedule, whose ttl was over, counted as one
-/// that has not ended until the due work of its tube was done. The fire was missed.
+/// Regression: a child in another tube than that of its schedule, whose ttl was over, counted as
+/// one that has not ended until the due work of its tube was done. The fire was missed.
 #[test]
 fn a_child_whose_ttl_is_over_in_another_tube_has_ended() {
     let (queue, tube, clock) = queue();
@@ -482,4 +482,23 @@ fn a_child_whose_ttl_is_over_in_another_tube_has_ended() {
     clock.advance(MINUTE);
     assert_eq!(keys(&other), ["s-3"]);
     assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+/// Regression: a make with the same timing, after an update of the offset, began again and fired at
+/// once. A new offset holds from the next make with another timing.
+#[test]
+fn another_offset_alone_moves_no_fire() {
+    let (queue, tube, clock) = queue();
+    let start = clock.wall();
+    let make = |offset| {
+        queue.schedule("s").every(secs(3600)).offset(offset).to(&tube).payload(b"x").make().unwrap()
+    };
+    let made = make(secs(0));
+    assert_eq!(drain(&tube), "x");
+    clock.advance(MINUTE);
+    made.update(|it| it.offset(secs(600))).unwrap();
+    assert_eq!(made.next(1).unwrap(), [start + secs(3600)]);
+    make(secs(0));
+    assert_eq!(tube.len().unwrap(), 0);
+    assert_eq!(made.next(1).unwrap(), [start + secs(3600)]);
 }

@@ -570,8 +570,8 @@ fn every_setting_of_the_queue_is_in_force_once_it_is_set() {
     close_sound(queue);
 }
 
-/// Regression: the thread that syncs slept to the end of the interval that was in force when it fell
-/// asleep. What was written after the change waited for that, unsynced.
+/// Regression: the thread that syncs slept to the end of the interval that was in force when it
+/// fell asleep. What was written after the change waited for that, unsynced.
 #[test]
 fn a_shorter_flush_interval_holds_for_what_waits() {
     let (_home, path) = home();
@@ -770,4 +770,26 @@ fn a_lowered_capacity_refuses_only_what_adds() {
     assert_eq!(kind(tube.put(b"d")), ErrorKind::Full);
     assert_eq!(next(&tube), "c");
     tube.put(b"d").unwrap();
+}
+
+/// Regression: no limit has several forms, and one that was set again in another was a change, with
+/// a record, an event and wake-ups.
+#[test]
+fn no_limit_that_is_set_again_is_no_change() {
+    let queue = still().0.in_memory().unwrap();
+    let tube = queue.create_tube("t", TubeOptions::default().capacity(5)).unwrap();
+    let events = queue.events();
+    for (name, value) in [
+        ("capacity", SettingValue::from(0)),
+        ("max_attempts", 0.into()),
+        ("limit", 0.into()),
+        ("ttl", Duration::MAX.into()),
+        ("ttr", Duration::MAX.into()),
+    ] {
+        tube.set(name, value.clone()).unwrap();
+        while events.try_recv().is_some() {}
+        tube.set(name, value).unwrap();
+        let again = events.try_recv().map(|event| event.cause);
+        assert_eq!(again, None, "{name}");
+    }
 }

@@ -300,3 +300,20 @@ fn what_no_filter_passes_is_not_kept() {
     (0..2).for_each(|_| go_on.send(()).unwrap());
     assert_eq!(has_entered.recv(), Ok(Cause::Ack));
 }
+
+/// Regression: a tick in a callback of a queue without threads called the callbacks for the later
+/// events in the middle of an earlier one, as deep as events waited.
+#[test]
+fn a_tick_in_a_callback_leaves_the_events_in_their_order() {
+    let (queue, tube) = lone();
+    let handle = queue.clone();
+    let ticks = move |_: &Event| handle.tick().unwrap();
+    let _ticks = queue.on_event(ALL.cause(Cause::Put), ticks).unwrap();
+    let (_later, received) = subscribe(&queue, ALL.cause(Cause::Put));
+    let ids = tube.put_many(vec![*b"x"; 10_000]).unwrap();
+    queue.tick().unwrap();
+    let seen: Vec<_> = received.try_iter().map(|event| event.task.unwrap()).collect();
+    assert_eq!(seen, ids);
+    // The callback has captured a handle.
+    queue.close().unwrap();
+}

@@ -454,8 +454,9 @@ fn a_move_of_a_task_that_waits_asks_for_its_key_in_the_state_that_it_gets() {
     assert_eq!(queue.check().unwrap(), [""; 0]);
 }
 
-/// Regression: a task counted for its key until its delay had ended in the due work of its own tube,
-/// although its ttl was over too. The put of another tube was taken for the same work, and lost.
+/// Regression: a task counted for its key until its delay had ended in the due work of its own
+/// tube, although its ttl was over too. The put of another tube was taken for the same work, and
+/// lost.
 #[test]
 fn a_delayed_task_whose_time_is_over_in_another_tube_leaves_its_key_free() {
     for conflict in [Conflict::Keep, Conflict::Reject, Conflict::Replace] {

@@ -556,8 +556,8 @@ fn stalls_are_counted_again() {
     assert_eq!(tube.stats().unwrap().ready, 2);
 }
 
-/// A last child whose own row is damaged holds up neither its schedule, nor its tube, nor the timer.
-/// Regression: the tube's due work ended at it each time, and so did every verb of the tube.
+/// A last child whose own row is damaged holds up neither its schedule, nor its tube, nor the
+/// timer. Regression: the tube's due work ended at it each time, and so did every verb of the tube.
 #[test]
 fn a_damaged_last_child_does_not_stop_its_tube() {
     let (clock, minute) = (ManualClock::new(), Duration::from_secs(60));
@@ -575,4 +575,29 @@ fn a_damaged_last_child_does_not_stop_its_tube() {
     let taken = tube.take().unwrap();
     assert_eq!(taken.id(), plain);
     assert_eq!(queue.schedule_named("s").info().unwrap().children, 2);
+}
+
+/// Regression: one damaged lease of a session without a name stopped every verb of every tube: each
+/// call first returns the leases of ended sessions, and that return was refused again and again.
+#[test]
+fn a_damaged_lease_of_a_session_without_a_name_stops_no_other_call() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let (core, tube) = (core_of(&queue), queue.tube("first").unwrap());
+    let other = queue.tube("other").unwrap();
+    let ids = [(); 2].map(|()| tube.put(b"x").unwrap());
+    let session = queue.session();
+    for id in ids {
+        assert_eq!(tube.by(&session).take().unwrap().detach().id, id);
+    }
+    let run = range(&core, "first", Tag::Taken).run.unwrap();
+    plant(&core, vec![(key::taken(run, ids[0]), Some(Value::from([9])))]);
+    drop(session);
+
+    other.put(b"y").unwrap();
+    assert_eq!(&other.take().unwrap()[..], b"y");
+    assert_eq!(queue.stats().unwrap()[1].taken, 0);
+    queue.consumer("ada").unwrap();
+    queue.tick().unwrap();
+    // The sound lease beside the damaged one has returned.
+    assert_eq!(tube.take().unwrap().id(), ids[1]);
 }

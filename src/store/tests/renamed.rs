@@ -1,5 +1,5 @@
-//! The folder of an open queue is renamed, and another queue is made at its path. Regression: after a
-//! full disk and after each failed read or write the base was opened again by its path. Without a
+//! The folder of an open queue is renamed, and another queue is made at its path. Regression: after
+//! a full disk and after each failed read or write the base was opened again by its path. Without a
 //! queue there the store stopped. With one, it went on over the base of the other queue.
 
 use super::*;
