@@ -13,7 +13,7 @@ use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
 use crate::words::lapse::{Lapse, ReturnTo};
-use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_STEP, SWEEP_TASKS};
+use crate::words::limits::{BATCH_TASKS_MAX, SWEEP_TASKS};
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
 use std::cell::Cell;
@@ -72,15 +72,13 @@ impl Op for CatchUp {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
-        let mut left = LOOKS_OF_STEP;
-        // A read may be one of many that wait for what is ready, and it cannot say so itself.
-        if let Some(tube) = ctx.known.known(self.tube) {
-            // A read shows what a take would get.
-            lines::look(ctx, tube, &mut left)?;
-            gates::await_opening(ctx, self.tube, &tube.row);
-            slots::await_slots(ctx, tube)?;
-        }
-        Ok(left == 0)
+        let Some(tube) = ctx.known.known(self.tube) else { return Ok(false) };
+        // A read shows what a take would get.
+        let is_more = lines::look(ctx, tube)?;
+        // It may be one of many that wait for what is ready, and it cannot say so itself.
+        gates::await_opening(ctx, self.tube, &tube.row);
+        slots::await_slots(ctx, tube)?;
+        Ok(is_more)
     }
 }
 

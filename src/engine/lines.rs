@@ -17,7 +17,7 @@ use crate::format::{Deadline, Met, Scan, Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
 use crate::words::gates::NamedGate;
-use crate::words::limits::BATCH_TASKS_MAX;
+use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_STEP};
 use crate::words::task::TaskId;
 use crate::words::task_gates::{in_line, is_line, named};
 use smallvec::SmallVec;
@@ -283,23 +283,25 @@ fn let_on(ctx: &mut OpContext<'_>, tube: &TubeEntry, gate: &str, (met, row): Met
     }
 }
 
-/// Brings the heads of a tube to where a take of it would, as far as the first whose task has no
-/// gates of its own.
-pub(crate) fn look(ctx: &mut OpContext<'_>, tube: &TubeEntry, left: &mut usize) -> Result<()> {
+/// Brings some heads of a tube to where a take of it would, as far as the first whose task has no
+/// gates of its own. Returns whether another look may bring more: one after this that has moved
+/// none would look at the same.
+pub(crate) fn look(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<bool> {
+    let (mut left, mut is_any) = (LOOKS_OF_STEP, false);
     if ctx.known.has_closed_lines(tube.number) {
-        let _is_cut = open_some(ctx, tube, (*left, left))?;
+        is_any = open_some(ctx, tube, (left, &mut left))?;
     }
     let mut heads = Scan::over(tube.range(Tag::OpenHead));
-    while *left > 0
+    while left > 0
         && ctx.count(tube.range(Tag::OpenHead)) > 0
         && let Some((head, row)) = heads.next(ctx)?
         && let Some((task, row)) = sound(groups::at_head(ctx, tube, &head, row))?.flatten()
         && task_gates::in_row(&task, row.as_deref()).is_some()
     {
-        stops(ctx, tube, (&task, row.as_ref()))?;
-        *left -= 1;
+        is_any |= stops(ctx, tube, (&task, row.as_ref()))?;
+        left -= 1;
     }
-    Ok(())
+    Ok(left == 0 && is_any)
 }
 
 /// Refuses a task whose own gates are not all open.

@@ -24,14 +24,22 @@ impl Op for Sweep {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
         let mut is_any = false;
         for kind in [Work::Clear, Work::Release, Work::Pieces] {
-            let from = key::work_of(kind);
-            if let Some(met) = ctx.first(&from, &key::end_of(&from))? {
-                step(ctx, kind, met)?;
-                is_any = true;
-            }
+            is_any |= step_first(ctx, kind)?;
         }
         Ok(is_any)
     }
+}
+
+/// One step of the first work of a kind that can be done. The work of a tube whose row is damaged
+/// waits for a repair, and stops no other.
+fn step_first(ctx: &mut OpContext<'_>, kind: Work) -> Result<bool> {
+    let mut works = Scan::prefixed(key::work_of(kind));
+    while let Some(met) = works.next(ctx)? {
+        if sound(ctx.attempt(|ctx| step(ctx, kind, met)))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// One step of the sweep that lets rows of a tube follow a change of its options. It is an op of
@@ -48,7 +56,7 @@ impl Op for FollowOptions {
     const FOLLOWS_ENDS: bool = false;
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
-        let Some(number) = self.tube else { return follow_first(ctx) };
+        let Some(number) = self.tube else { return step_first(ctx, Work::Follow) };
         let tube = ctx.tube(number)?;
         let work = ctx.row(&follow::work_of(&tube))?;
         let is_any = work.is_some() || tube.row.pending.is_any();
@@ -59,18 +67,6 @@ impl Op for FollowOptions {
         }
         Ok(is_any)
     }
-}
-
-/// One step in the first tube that can be read.
-fn follow_first(ctx: &mut OpContext<'_>) -> Result<bool> {
-    let mut works = Scan::prefixed(key::work_of(Work::Follow));
-    while let Some(met) = works.next(ctx)? {
-        // The work of a tube whose row is damaged waits for a repair. Nothing is written for it.
-        if sound(step(ctx, Work::Follow, met))?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// The tubes with voided leases whose tasks are not ready yet.

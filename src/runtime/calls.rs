@@ -384,7 +384,12 @@ impl Shared {
         end_graces(self, None)?;
         let consumer = self.run(op, durability)?;
         self.grace_timers.forget(consumer);
-        Ok((consumer, self.activities.begin(consumer, self.lease_now())))
+        // An adopter is not the consumer whose session it opens.
+        let activity = match op.is_known {
+            true => Activity::default(),
+            false => self.activities.begin(consumer, self.lease_now()),
+        };
+        Ok((consumer, activity))
     }
 
     /// Ends a consumer's session: its leases wait for its grace, or return now.
@@ -459,6 +464,31 @@ mod tests {
             }
         }
         assert_eq!(core.threads.lock().len(), 1);
+    }
+
+    /// Regression: each read of a tube with 128 or more open lines looked 32 times at the same
+    /// heads, none of which moved.
+    #[test]
+    fn a_read_does_not_look_again_at_heads_that_are_open() {
+        let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        for user in 0..200 {
+            // A name without a throttle lets all tasks through: each line is open.
+            tube.task(b"x").throttle(&format!("user {user}")).put().unwrap();
+        }
+        let is_more = || tube.inner.core.apply(&CatchUp { tube: tube.number }).unwrap().0;
+        assert!(!is_more());
+        // Those that are closed by now move, in several steps.
+        for user in 0..200 {
+            queue.set_throttle(&format!("user {user}"), 1).unwrap();
+        }
+        let tasks: Vec<_> = (0..200).map(|_| tube.take().unwrap()).collect();
+        for user in 0..200 {
+            tube.task(b"x").throttle(&format!("user {user}")).put().unwrap();
+        }
+        assert!(is_more());
+        while is_more() {}
+        drop(tasks);
     }
 
     fn count(core: &Shared, tag: Tag) -> u64 {

@@ -4,9 +4,9 @@
 use crate::engine::merge::{BeginMerge, MergePlace, MergedSome};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::runtime::shared::Shared;
-use crate::runtime::timer::merge_step;
+use crate::runtime::timer::{MergeFailure, merge_step};
 use crate::words::durability::Durability;
-use crate::words::error::{ErrorKind, Result};
+use crate::words::error::Result;
 use crate::words::verb::{Merged, add_clashes};
 
 /// Leaves a merge to the timer, unless the call has gone through all of it.
@@ -38,8 +38,10 @@ impl Shared {
             self.state.pass_on();
             self.enter()?;
             let stepped = merge_step(self, (from, into), place);
-            driven.has_ended = stepped.as_ref().is_err_and(|it| it.kind() == ErrorKind::DiskFull);
-            let (done, later) = stepped?;
+            let (done, later) = stepped.map_err(|MergeFailure { error, has_ended }| {
+                driven.has_ended = has_ended;
+                error
+            })?;
             (mark, next) = (later, note(&mut merged, done));
         }
         driven.has_ended = true;
@@ -82,7 +84,7 @@ mod tests {
     use crate::engine::merge::MergeSome;
     use crate::words::limits::SWEEP_TASKS;
     use crate::words::wait::Wait;
-    use crate::{Cause, Queue, State, Tube, TubeOptions, WhyNot};
+    use crate::{Cause, ErrorKind, Queue, State, Tube, TubeOptions, WhyNot};
     use std::collections::BTreeMap;
 
     const TASKS: usize = 4 * SWEEP_TASKS;

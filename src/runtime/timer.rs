@@ -19,7 +19,7 @@ use crate::runtime::sessions::{return_leases, return_nameless};
 use crate::runtime::shared::Shared;
 use crate::words::clock::{NEVER, micros};
 use crate::words::cron;
-use crate::words::error::{ErrorKind, Result};
+use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{QUIET_BEFORE_CHECKPOINT, TIMER_LATE_MAX, TIMER_NAP_MAX};
 use std::time::Duration;
 
@@ -79,9 +79,30 @@ pub(crate) fn work_off_all(parts: &Shared) -> Result<NextDue> {
     while offer_slots(parts)? {
         parts.state.pass_on();
     }
-    while work_off_round(parts)? {}
+    let mut damage = None;
+    loop {
+        let Round { is_more, failed } = work_off_round(parts)?;
+        match failed {
+            // A repair mends it. Until then the others have their work done.
+            Some(error) if error.kind() == ErrorKind::Damaged => damage = Some(error),
+            Some(error) => return Err(error),
+            None => {}
+        }
+        if !is_more {
+            break;
+        }
+    }
+    damage.map_or(Ok(()), Err)?;
     checkpoint_if_quiet(parts)?;
     Ok(parts.state.lock().derived.first_due())
+}
+
+/// What a round of steps has left.
+struct Round {
+    /// Whether there may be more to do.
+    is_more: bool,
+    /// Why the last step failed that did. It does not stop the others.
+    failed: Option<Error>,
 }
 
 /// Offers some of the slots that a step has left to be offered. Returns whether there were any.
@@ -99,13 +120,12 @@ fn look_at_clock(parts: &Shared) -> Result<bool> {
 }
 
 /// One step of the sweeps, one of each consumer whose grace is over, and one of each tube in which
-/// work is due, so that none waits for all the work of another. Returns whether there may be more.
-/// A step that fails does not stop the others.
-fn work_off_round(parts: &Shared) -> Result<bool> {
-    let (mut more, mut failed, mut walk) = (false, None, Walk::default());
+/// work is due, so that none waits for all the work of another.
+fn work_off_round(parts: &Shared) -> Result<Round> {
+    let (mut round, mut walk) = (Round { is_more: false, failed: None }, Walk::default());
     let mut note = |stepped: Result<bool>| match stepped {
-        Ok(left) => more |= left,
-        Err(error) => failed = Some(error),
+        Ok(left) => round.is_more |= left,
+        Err(error) => round.failed = Some(error),
     };
     parts.state.pass_on();
     note(submit_own(parts, &Sweep).map(|left| left == Some(true)));
@@ -133,10 +153,7 @@ fn work_off_round(parts: &Shared) -> Result<bool> {
         parts.state.pass_on();
         note(follow_some(parts, kind));
     }
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(more),
-    }
+    Ok(round)
 }
 
 /// One step of each merge that no call goes on with. Returns whether there is more of them.
@@ -157,13 +174,13 @@ fn merge_some(parts: &Shared) -> Result<bool> {
             Ok(Some(into)) => {
                 merge_step(parts, (from, into), place.clone()).map(|(done, _)| done.next)
             }
-            Err(error) => Err(error),
+            Err(error) => Err(MergeFailure { error, has_ended: false }),
         };
         match next {
             Ok(None) => {}
             Ok(Some(next)) => parts.left_merges.leave(from, next),
-            Err(error) if error.kind() == ErrorKind::DiskFull => {}
-            Err(error) => {
+            Err(MergeFailure { has_ended: true, .. }) => {}
+            Err(MergeFailure { error, .. }) => {
                 parts.left_merges.leave(from, place);
                 failed = Some(error);
             }
@@ -172,24 +189,25 @@ fn merge_some(parts: &Shared) -> Result<bool> {
     failed.map_or_else(|| Ok(!parts.left_merges.is_empty()), Err)
 }
 
+/// Why a step of a merge was not made, and whether the merge has ended with it.
+pub(crate) struct MergeFailure {
+    pub(crate) error: Error,
+    pub(crate) has_ended: bool,
+}
+
 /// One step of the merge of a tube into another one. On a full disk the merge ends: what is there
 /// must be taken to make space.
-///
-/// # Errors
-/// `DiskFull`, and then the merge has ended.
 pub(crate) fn merge_step(
     parts: &Shared,
     (from, into): (u32, u32),
     place: MergePlace,
-) -> Result<(MergedSome, Mark)> {
+) -> Result<(MergedSome, Mark), MergeFailure> {
     let others_wait = parts.room.has_waiters(into);
-    let done = submit(parts, &MergeSome { from, into, place, others_wait });
-    if let Err(error) = &done
-        && error.kind() == ErrorKind::DiskFull
-    {
-        submit(parts, &EndMerge { from })?;
-    }
-    done
+    submit(parts, &MergeSome { from, into, place, others_wait }).map_err(|error| {
+        let is_full = error.kind() == ErrorKind::DiskFull;
+        let has_ended = is_full && submit(parts, &EndMerge { from }).is_ok();
+        MergeFailure { error, has_ended }
+    })
 }
 
 /// One step of the work on the edges of tasks. What waits for room on a full disk fails no round:
@@ -519,7 +537,7 @@ mod tests {
         clock.advance(SECOND);
         let core = &large.inner.core;
         let count = |tag| core.state.lock().store.count(crate::format::Range::of(tag));
-        assert!(work_off_round(core).unwrap());
+        assert!(work_off_round(core).unwrap().is_more);
         assert_eq!(count(crate::format::Tag::Work), 1, "the sweep has come one step further");
         let ready = |tube: &crate::Tube| {
             let number = tube.number;

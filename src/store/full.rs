@@ -7,6 +7,7 @@ use super::Store;
 use super::base::Base;
 use super::base_transaction::BaseTransaction;
 use super::carry::{Burden, KEPT_PART, Load};
+use super::checkpoint::sync_up_to;
 use super::database::Opening;
 use super::record::set_boot;
 use super::ring::{Ring, WriteFault};
@@ -63,6 +64,11 @@ impl Store {
         }
         self.full = true;
         let carried = self.carry()?;
+        if !carried {
+            // The base must not have rows of records that are not on the medium.
+            let synced = sync_up_to(self.journal().as_deref(), self.number);
+            synced.map_err(|error| self.stop(error))?;
+        }
         self.reopen_after(|file| file.reveal().map_err(Error::io))?;
         self.write_what_fits(carried)?;
         let used = self.ring.as_ref().map_or(0, |ring| ring.used() + ring.size / KEPT_PART);

@@ -149,6 +149,8 @@ pub(crate) struct Store {
     number: u64,
     /// Checkpoints since the opening.
     checkpoints_done: u64,
+    /// Those that have failed.
+    checkpoints_failed: u64,
     /// Whether puts are refused until the base has its reserve again.
     full: bool,
     /// The number of the last record when a checkpoint last met a full disk.
@@ -248,10 +250,10 @@ impl Store {
         self.number
     }
 
-    /// How many checkpoints there were since the opening, including commits with the application's
-    /// tables.
-    pub(crate) fn checkpoints(&self) -> u64 {
-        self.checkpoints_done
+    /// How many checkpoints have ended since the opening, well or not, including commits with the
+    /// application's tables.
+    pub(crate) fn checkpoints_ended(&self) -> u64 {
+        self.checkpoints_done + self.checkpoints_failed
     }
 
     /// Bytes of the journal's ring in use, and the maximum of them; 0 in memory.
@@ -310,6 +312,7 @@ impl Store {
     /// # Errors
     /// Why the checkpoint failed, if the store continues without it; `Broken` if it does not.
     pub(crate) fn checkpoint_failed(&mut self, failure: CheckpointFailure) -> Result<()> {
+        self.checkpoints_failed += 1;
         let failed = self.take_back(failure)?;
         failed.map_or(Ok(()), |error| self.continue_after(error))
     }

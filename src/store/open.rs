@@ -197,6 +197,7 @@ impl Store {
             number: 0,
             reserved_at: 0,
             checkpoints_done: 0,
+            checkpoints_failed: 0,
             full: false,
             number_when_full: 0,
             retry_at: 0,

@@ -1,7 +1,7 @@
 //! Named consumers as workers: what is known of them, for how long, what they hold, and what
 //! becomes of it when they are gone.
 
-use crate::{home, killed, secs};
+use crate::{home, killed, secs, still};
 use std::path::Path;
 use std::sync::Barrier;
 use tubewell::{
@@ -478,4 +478,23 @@ fn a_pause_may_time_out_what_runs() {
     // Without it the holders keep their tasks.
     tube.pause().unwrap();
     assert_eq!(tube.tasks(State::Taken).count(), 200);
+}
+
+/// Regression: the idle time of a consumer began again when another one adopted what it had left.
+#[test]
+fn an_adoption_is_no_activity_of_the_consumer_that_left() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    tube.put(b"x").unwrap();
+    let ada = queue.consumer_with_grace("ada", secs(3600)).unwrap();
+    tube.by(&ada).take().unwrap().detach();
+    drop(ada);
+    clock.advance(secs(600));
+    let bob = queue.consumer("bob").unwrap();
+    let left = bob.adopt("ada").unwrap();
+    let idle = || queue.consumers().unwrap().into_iter().find(|it| it.name == "ada").unwrap().idle;
+    assert_eq!(idle(), Some(secs(600)));
+    drop(left);
+    assert_eq!(idle(), Some(secs(600)));
 }

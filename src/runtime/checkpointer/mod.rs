@@ -57,7 +57,7 @@ pub(crate) struct Checkpointer {
 #[must_use = "the caller does it without the engine's lock"]
 pub(crate) struct PostCommit {
     wants_checkpoint: bool,
-    /// The number of checkpoints so far.
+    /// How many checkpoints have ended so far.
     pub(crate) checkpoints: u64,
     /// Microseconds of pause for writing faster than the running checkpoint frees space.
     pause: u64,
@@ -119,7 +119,7 @@ impl Checkpointer {
         };
         PostCommit {
             wants_checkpoint: state.store.wants_checkpoint(),
-            checkpoints: state.store.checkpoints(),
+            checkpoints: state.store.checkpoints_ended(),
             pause,
         }
     }
@@ -180,11 +180,12 @@ pub(crate) fn checkpoint(of: &Checkpointer) -> Result<()> {
     checkpoint_with(of, &of.writer(), None).map(drop)
 }
 
-/// Waits for the running checkpoint. Returns if a checkpoint has finished since the caller counted
-/// `checkpoints`, because that freed space; otherwise runs one here.
+/// Waits for the running checkpoint. Returns if a checkpoint has ended since the caller counted
+/// `checkpoints`: it has freed space, or has met a full disk and done what there was to do for all
+/// who wait. Otherwise runs one here.
 pub(crate) fn relieve_journal(of: &Checkpointer, checkpoints: u64) -> Result<()> {
     let writer = of.writer();
-    if of.state.lock().store.checkpoints() != checkpoints {
+    if of.state.lock().store.checkpoints_ended() != checkpoints {
         return Ok(());
     }
     // The journal may have space all the same; if not, the next try reports it.

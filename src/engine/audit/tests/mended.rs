@@ -583,3 +583,20 @@ fn a_tube_with_the_row_of_another_one_gets_its_name_back() {
     let again = rows.tube("first");
     assert_eq!((again.number, again.run()), (first.number, first.run()), "{steps:?}");
 }
+
+/// A tube whose row is damaged waits for its repair with its voided leases. What others have to
+/// clear goes on.
+#[test]
+fn a_sweep_of_a_damaged_tube_stops_no_other_sweep() {
+    let mut rows = filled();
+    let voided = rows.tube("voided").number;
+    rows.rows.insert(key::tube(voided), None);
+    let (repaired, clears) = (Repaired::new(), key::work_of(Work::Clear));
+    let mut numbers = Reserve { next: Numbers::both(10_000), end: Numbers::both(u64::MAX) };
+    let is_left = |rows: &Rows| rows.keys(Tag::Work).iter().any(|at| at.starts_with(&clears));
+    assert!(is_left(&rows));
+    for _ in 0..100 {
+        play(&mut rows, &NoTubes, (&mut numbers, &repaired), &Sweep).unwrap();
+    }
+    assert!(!is_left(&rows));
+}
