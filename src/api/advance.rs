@@ -27,8 +27,7 @@ impl<T: ?Sized> Task<T> {
     ///
     /// The task keeps its id, its key, its group, its priority, its payload, its ttr and its
     /// retries. Its attempts and its last failure are cleared. Its ttl begins again, as long as it
-    /// was: the time from its put, or from the step before, to its end, delays included. A kind of
-    /// tube without priorities or times takes it without them.
+    /// was, delays not counted. A kind of tube without priorities or times takes it without them.
     ///
     /// If it is refused, the task stays taken. Once it is done, the guard holds nothing any more.
     ///

@@ -32,7 +32,8 @@ impl<T: ?Sized> Payloads<T> for Copied<'_> {
 
 impl<T: ?Sized> Tube<T> {
     /// Puts a new task into a tube, which may be this one, with what another task has been given:
-    /// its payload, priority, group, ttl, ttr, limit of attempts, back-off, kind, book and details.
+    /// its payload, priority, group, ttl, ttr, limit of attempts, back-off, gates, kind, book and
+    /// details.
     /// That task may be in any state and stays as it is. Returns the id of the new one.
     ///
     /// The new task is ready, its ttl begins now, and it has no key and no tags. It has nothing of

@@ -54,12 +54,7 @@ impl Original {
             NEVER => Duration::MAX,
             micros => Duration::from_micros(micros),
         };
-        // The length of a ttl is not stored: it is the time from the put, or the last move, to its
-        // end.
-        let ttl = match progress.expires {
-            NEVER => NEVER,
-            expires => expires.saturating_sub(row.lives_since()).max(1),
-        };
+        let ttl = progress.life(row.lives_since()).max(1);
         let (priority, retry) = (task.own_priority(&progress), progress.retry_terms());
         let (ttl, ttr) = (length(ttl), length(progress.ttr));
         let gates = task_gates::of(task.group, &progress).map(str::to_owned);

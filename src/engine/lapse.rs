@@ -48,7 +48,7 @@ fn move_end(taken: &mut TakenRow, how: Extend, now: u64) {
         Extend::Add(by) => {
             let by = micros(by);
             taken.progress.ttr = taken.progress.ttr.saturating_add(by);
-            taken.progress.expires = taken.progress.expires.saturating_add(by);
+            taken.progress.lengthen_life(by);
             let end = end_of_ttr(taken).saturating_add(by);
             if taken.is_stalled() && end <= now {
                 taken.deadline = taken.deadline.saturating_add(by);

@@ -362,14 +362,12 @@ impl Move<'_> {
             let _shrinks = progress.set_reports(StoredReports::default());
         }
         let is_timed = to.row.options.kind.switches().timed;
-        // The length of a ttl is not stored: it is the time from the put, or the last move, to its
-        // end.
         let life = match self.changes.ttl {
             Some(ttl) => micros(ttl),
-            None if progress.expires == NEVER || !is_timed => NEVER,
-            None => progress.expires.saturating_sub(since),
+            None if !is_timed => NEVER,
+            None => progress.life(since),
         };
-        progress.expires = ctx.now.queue.saturating_add(life);
+        progress.begin_life(ctx.now.queue, life);
         progress.ttr = match self.changes.ttr {
             Some(ttr) => micros(ttr),
             None if is_timed => progress.ttr,

@@ -141,16 +141,15 @@ pub(crate) fn set_aside(
 }
 
 /// What a kick makes of a buried task: its attempts are 0 again. If `ttl_spares_buried` has kept it
-/// after the end of its ttl, it gets a new ttl. The length of a ttl is not stored, so the new one
-/// is the time from the put, or the last move, to the old end.
+/// after the end of its ttl, it gets a new ttl of the same length.
 pub(crate) fn kicked(ctx: &OpContext<'_>, task: &TaskRef<'_>, row: &BuriedRow) -> TaskProgress {
     let (mut progress, now) = (row.progress.clone(), ctx.now.queue);
     progress.attempts = 0;
     progress.set_kept_until(NEVER);
     if task.tube.row.options.ttl_spares_buried && progress.expires <= now {
         let since = task.read.map_or(0, |(_, row)| row.lives_since());
-        let life = progress.expires.saturating_sub(since);
-        progress.expires = now.saturating_add(life);
+        let life = progress.life(since);
+        progress.begin_life_again(now, life);
     }
     progress
 }
@@ -426,7 +425,7 @@ fn keep(
             progress.attempts = progress.attempts.saturating_sub(1);
             progress.releases = progress.releases.saturating_add(1);
             if let Some(ttl) = terms.ttl {
-                progress.expires = ctx.now.queue.saturating_add(micros(ttl));
+                progress.begin_life_again(ctx.now.queue, micros(ttl));
             }
             let to = later(ctx, task.tube, progress, terms.delay.unwrap_or_default());
             (to, Cause::Release, place)

@@ -37,18 +37,17 @@ impl TaskState {
     /// Delayed until the row's `due`. The end of the task's ttl moves by the length of the delay
     /// here, when a call requests the delay. It does not move again when the delay ends.
     pub(crate) fn delayed(mut row: DelayedRow, now: Now) -> Self {
-        row.progress.expires = row.progress.expires.saturating_add(wait_left(&row, now));
+        row.progress.add_wait(wait_left(&row, now));
         Self::Delayed(row)
     }
 
     /// What is left of a delayed task when its delay ends now instead of later: the rest of the
     /// delay is taken from the end of its ttl again.
     pub(crate) fn undelayed(row: &DelayedRow, now: Now) -> TaskProgress {
-        let mut progress = row.progress.clone();
-        let expires = progress.expires.saturating_sub(wait_left(row, now));
+        let (mut progress, left) = (row.progress.clone(), wait_left(row, now));
         // After the wall clock was set back, the rest is longer than what was added at the put.
-        if progress.expires != NEVER && expires > now.queue {
-            progress.expires = expires;
+        if progress.expires != NEVER && progress.expires.saturating_sub(left) > now.queue {
+            progress.end_wait(left);
         }
         progress
     }

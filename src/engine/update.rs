@@ -2,7 +2,7 @@
 //! becomes ready. All in one step; a lease on the task stays.
 
 use crate::engine::context::{Op, OpContext};
-use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{keys, lapse, lookup, query, retry, transition};
 use crate::format::row::{BlockedRow, DelayedRow, TakenRow, TaskProgress};
@@ -124,7 +124,16 @@ fn changed(
         from => from.progress().clone(),
     };
     if let Some(ttl) = changes.ttl {
-        progress.expires = ctx.now.queue.saturating_add(micros(ttl));
+        let (now, ttl) = (ctx.now.queue, micros(ttl));
+        let wait = match from {
+            TaskState::Delayed(row) if !is_moved => stored::wait_left(row, ctx.now),
+            _ => 0,
+        };
+        // One that ends as it did is no change.
+        if progress.expires != now.saturating_add(ttl).saturating_add(wait) {
+            progress.begin_life_again(now, ttl);
+            progress.add_wait(wait);
+        }
     }
     if let Some(ttr) = changes.ttr {
         progress.ttr = micros(ttr);
@@ -135,14 +144,7 @@ fn changed(
             Ok(due_again(ctx, from, progress, changes))
         }
         TaskState::Fresh(_) | TaskState::Ready(_) => Ok(TaskState::Ready(progress)),
-        TaskState::Delayed(row) => {
-            let row = DelayedRow { progress, ..row.clone() };
-            Ok(if changes.ttl.is_some() {
-                TaskState::delayed(row, ctx.now)
-            } else {
-                TaskState::Delayed(row)
-            })
-        }
+        TaskState::Delayed(row) => Ok(TaskState::Delayed(DelayedRow { progress, ..row.clone() })),
         TaskState::Blocked(row) => Ok(TaskState::Blocked(waiting(ctx, row, progress, changes))),
         from if is_moved => {
             let text = format!(

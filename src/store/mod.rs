@@ -126,6 +126,22 @@ pub(crate) enum StoreFailure {
     Broken(Error),
 }
 
+/// How many checkpoints have ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedCheckpoints {
+    done: u64,
+    failed: u64,
+    is_full: bool,
+}
+
+impl EndedCheckpoints {
+    /// Whether one has ended since then that has done what there is to do for a caller without
+    /// room: it has freed space, or has met a full disk that was not known to be full.
+    pub(crate) fn are_more_than(self, before: Self) -> bool {
+        self.done != before.done || !before.is_full && self.failed != before.failed
+    }
+}
+
 /// The rows of one queue, and the two files that contain them.
 pub(crate) struct Store {
     /// `None` in memory.
@@ -250,10 +266,10 @@ impl Store {
         self.number
     }
 
-    /// How many checkpoints have ended since the opening, well or not, including commits with the
-    /// application's tables.
-    pub(crate) fn checkpoints_ended(&self) -> u64 {
-        self.checkpoints_done + self.checkpoints_failed
+    /// The checkpoints since the opening, including commits with the application's tables.
+    pub(crate) fn checkpoints(&self) -> EndedCheckpoints {
+        let (done, failed) = (self.checkpoints_done, self.checkpoints_failed);
+        EndedCheckpoints { done, failed, is_full: self.full }
     }
 
     /// Bytes of the journal's ring in use, and the maximum of them; 0 in memory.

@@ -1,6 +1,6 @@
 //! Copies of tasks: a new task with what another one has been given.
 
-use crate::{close_sound, home, kind, secs, still};
+use crate::{close_sound, home, kind, lone_with, secs, still};
 use std::thread;
 use tubewell::{
     Backoff, Codec, Conflict, ErrorKind, Place, Placement, PutView, Queue, Retention, State, Tube,
@@ -201,4 +201,17 @@ fn a_task_without_its_payload_has_no_copy() {
     assert!(error.to_string().contains("its payload was not kept"), "{error}");
     assert_eq!(tube.stats().unwrap().ready, 0);
     close_sound(queue);
+}
+
+/// Regression: the ttl of a copy had the delays in it that the other task had had.
+#[test]
+fn a_copy_has_the_ttl_that_was_given() {
+    let (tube, clock) = lone_with(TubeOptions::default());
+    let id = tube.task(b"a").delay(secs(50)).ttl(secs(10)).put().unwrap();
+    for (passed, expected) in [(40, 10), (10, 10)] {
+        clock.advance(secs(passed));
+        let copy = tube.copy_to(id, &tube).unwrap();
+        assert_eq!(tube.peek(copy).unwrap().ttl_left, Some(secs(expected)));
+        tube.delete(copy).unwrap();
+    }
 }

@@ -380,3 +380,60 @@ fn a_transaction_puts_again_with_all_the_rest_or_not() {
     drop(tube);
     close_sound(queue);
 }
+
+/// Regression: the length of a ttl that began again had the delays in it that the task had had.
+#[test]
+fn a_put_again_lives_for_its_ttl_without_the_delays_before() {
+    let (tube, clock) = lone_with(TubeOptions::default());
+    let id = tube.task(b"a").key("k").delay(secs(50)).ttl(secs(10)).put().unwrap();
+    clock.advance(secs(50));
+    assert_eq!(tube.peek(id).unwrap().state, State::Ready);
+    tube.task(b"b").key("k").on_conflict(Conflict::Replace).put().unwrap();
+    assert_eq!(tube.peek(id).unwrap().ttl_left, Some(secs(10)));
+}
+
+/// Regression: each debounce added the part of the delay that had passed to the ttl.
+#[test]
+fn a_debounce_does_not_lengthen_the_ttl() {
+    let (tube, clock) = lone_with(TubeOptions::default().ttl(secs(60)));
+    let put = || {
+        let put = tube.task(b"x").key("k").delay(secs(10)).on_conflict(Conflict::Debounce);
+        put.put().unwrap()
+    };
+    let id = put();
+    assert_eq!(tube.peek(id).unwrap().ttl_left, Some(secs(60)));
+    for _ in 0..100 {
+        clock.advance(secs(9));
+        assert_eq!(put(), id);
+    }
+    assert_eq!(tube.peek(id).unwrap().ttl_left, Some(secs(60)));
+}
+
+/// A ttl that an update, a release or a kick has given keeps its length too.
+#[test]
+fn a_ttl_that_was_given_later_keeps_its_length() {
+    let (tube, clock) = lone_with(TubeOptions::default().ttl_spares_buried(true));
+    let id = tube.task(b"a").key("k").ttl(secs(100)).put().unwrap();
+    let again = |left: u64| {
+        clock.advance(secs(5));
+        tube.task(b"b").key("k").on_conflict(Conflict::Replace).put().unwrap();
+        assert_eq!(tube.peek(id).unwrap().ttl_left, Some(secs(left)));
+        clock.advance(secs(5));
+    };
+    again(100);
+    tube.update(id).ttl(secs(30)).apply().unwrap();
+    again(30);
+    tube.take().unwrap().release_with(Release::new().ttl(secs(20)).delay(secs(9))).unwrap();
+    again(20);
+    let task = tube.take().unwrap();
+    task.touch(secs(3)).unwrap();
+    task.bury("no").unwrap();
+    clock.advance(secs(50));
+    tube.kick_task(id).unwrap();
+    assert_eq!(tube.peek(id).unwrap().ttl_left, Some(secs(23)));
+    again(23);
+    tube.bury(id, "no").unwrap();
+    clock.advance(secs(50));
+    tube.kick_task(id).unwrap();
+    assert_eq!(tube.peek(id).unwrap().ttl_left, Some(secs(23)));
+}

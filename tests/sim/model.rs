@@ -29,8 +29,8 @@ struct Task {
     /// Queue time at which it is removed, unless it is delayed then: put + ttl + every requested
     /// delay.
     expires: u64,
-    /// When its ttl began: at its put, or its last move.
-    since: u64,
+    /// The length of its ttl, delays not counted.
+    ttl: u64,
     /// It waits for the wall clock.
     by_wall: bool,
     /// It waits after a release or retry, and may keep its group locked.
@@ -58,6 +58,13 @@ struct Task {
     /// were at its end or when that time came.
     ended: u64,
     until: u64,
+}
+
+impl Task {
+    /// The length of its ttl; [`EVER`] without an end, also after a delay without one.
+    fn life(&self) -> u64 {
+        if self.expires == EVER { EVER } else { self.ttl }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -359,7 +366,7 @@ impl Model {
             ahead: None,
             lock: (new.group.is_some() || shares(opts.kind)).then_some(new.group),
             expires: self.time.queue.saturating_add(ttl).saturating_add(wait),
-            since: self.time.queue,
+            ttl,
             by_wall,
             held_back: false,
             buried: 0,
@@ -562,7 +569,7 @@ impl Model {
                     task.place = back_place;
                 }
                 if let Some(ttl) = back.ttl {
-                    task.expires = queue.saturating_add(ttl);
+                    (task.ttl, task.expires) = (ttl, queue.saturating_add(ttl));
                 }
                 self.wait(serial, back.delay.unwrap_or(0));
                 self.count(tube, Call::Release);
@@ -620,6 +627,7 @@ impl Model {
                 }
                 task.seen.ttr = task.seen.ttr.map(|ttr| ttr.saturating_add(*by));
                 task.seen.ttr = task.seen.ttr.filter(|ttr| *ttr != EVER);
+                task.ttl = task.life().saturating_add(*by);
                 task.expires = task.expires.saturating_add(*by);
                 self.count(tube, Call::Touch);
             }

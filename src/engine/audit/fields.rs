@@ -1,5 +1,5 @@
 //! The audit of what only the rows of some states say: of a lease, of the end of a task, since when
-//! it is ready, where it stood, and which gates it has beside its group.
+//! it is ready, where it stood, how long its ttl is, and which gates it has beside its group.
 
 use super::Fix;
 use super::seen::Audit;
@@ -29,6 +29,10 @@ impl Audit<'_> {
         }
         if !is_ready {
             progress.set_ready_since(None);
+        }
+        if progress.expires == NEVER {
+            // Without a ttl there is no length of one.
+            progress.begin_life(0, NEVER);
         }
         if is_taken || !is_ahead {
             progress.take_own_rank();

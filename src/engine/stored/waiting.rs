@@ -11,7 +11,7 @@ impl TaskState {
     #[cold]
     pub(crate) fn unblocked(row: &BlockedRow, now: Now) -> TaskProgress {
         let mut progress = row.progress.clone();
-        progress.expires = progress.expires.saturating_add(now.queue.saturating_sub(row.since));
+        progress.add_wait(now.queue.saturating_sub(row.since));
         progress
     }
 

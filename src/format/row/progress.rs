@@ -12,6 +12,7 @@ use crate::words::task_gates::is_sound;
 use std::time::Duration;
 
 mod lease;
+mod life;
 
 pub(crate) use lease::Slots;
 
@@ -56,8 +57,8 @@ pub(crate) type Homed<T> = (T, StoredHome);
 /// Number of the extension field with the retry terms of a task. Absent if it has none.
 const RETRY_FIELD: u16 = 1;
 
-/// The content of that field: `flags: u8`, then what they name of `max_attempts: u32` and
-/// `first: u64 · factor: u32 · step: u64 · most: u64 · jitter: u8`.
+/// Its content: `flags: u8`, then what they name of `max_attempts: u32` and `first: u64 · factor:
+/// u32 · step: u64 · most: u64 · jitter: u8`.
 fn retry_field(terms: &RetryTerms) -> Value {
     let mut field = Packer::new();
     field.u8(flags([terms.max_attempts.is_some(), terms.backoff.is_some()]));
@@ -127,8 +128,7 @@ fn read_own_rank(field: &[u8]) -> Option<Rank> {
     rest.end(rank)
 }
 
-/// Number of the extension field with which entries the history of the task has. Absent if it never
-/// had one.
+/// Number of the extension field with which entries its history has. Absent if it never had one.
 const HISTORY_FIELD: u16 = 5;
 
 /// Number of the extension field with what was reported of the work. Absent if there is nothing.
@@ -309,6 +309,7 @@ impl TaskProgress {
             && field(FAILURE_FIELD).is_none_or(|field| FailureRow::decode(field).is_some())
             && field(OWN_RANK_FIELD).is_none_or(|field| read_own_rank(field).is_some())
             && self.has_sound_lease()
+            && self.has_sound_life()
             && field(HISTORY_FIELD).is_none_or(|field| StoredHistory::decode(field).is_some())
             && field(REPORTS_FIELD).is_none_or(|field| StoredReports::decode(field).is_some())
             && field(KEPT_FIELD).is_none_or(|field| read_time(field).is_some())

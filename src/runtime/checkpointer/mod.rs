@@ -11,7 +11,7 @@ use crate::runtime::commit::EngineState;
 use crate::runtime::handoff_mutex::{HandoffGuard, HandoffMutex};
 use crate::runtime::parker::Parker;
 use crate::runtime::reentrancy;
-use crate::store::{IoPacer, Retired};
+use crate::store::{EndedCheckpoints, IoPacer, Retired};
 use crate::words::clock::{Clock, micros};
 use crate::words::error::{ErrorKind, Result};
 use crate::words::sync::plain::yield_now;
@@ -57,8 +57,8 @@ pub(crate) struct Checkpointer {
 #[must_use = "the caller does it without the engine's lock"]
 pub(crate) struct PostCommit {
     wants_checkpoint: bool,
-    /// How many checkpoints have ended so far.
-    pub(crate) checkpoints: u64,
+    /// The checkpoints so far.
+    pub(crate) checkpoints: EndedCheckpoints,
     /// Microseconds of pause for writing faster than the running checkpoint frees space.
     pause: u64,
 }
@@ -119,7 +119,7 @@ impl Checkpointer {
         };
         PostCommit {
             wants_checkpoint: state.store.wants_checkpoint(),
-            checkpoints: state.store.checkpoints_ended(),
+            checkpoints: state.store.checkpoints(),
             pause,
         }
     }
@@ -180,12 +180,11 @@ pub(crate) fn checkpoint(of: &Checkpointer) -> Result<()> {
     checkpoint_with(of, &of.writer(), None).map(drop)
 }
 
-/// Waits for the running checkpoint. Returns if a checkpoint has ended since the caller counted
-/// `checkpoints`: it has freed space, or has met a full disk and done what there was to do for all
-/// who wait. Otherwise runs one here.
-pub(crate) fn relieve_journal(of: &Checkpointer, checkpoints: u64) -> Result<()> {
+/// Waits for the running checkpoint. Returns if one has ended since the caller counted
+/// `checkpoints`, for all who wait; otherwise runs one here.
+pub(crate) fn relieve_journal(of: &Checkpointer, checkpoints: EndedCheckpoints) -> Result<()> {
     let writer = of.writer();
-    if of.state.lock().store.checkpoints_ended() != checkpoints {
+    if of.state.lock().store.checkpoints().are_more_than(checkpoints) {
         return Ok(());
     }
     // The journal may have space all the same; if not, the next try reports it.

@@ -1077,6 +1077,12 @@ impl Bytes<'_> {
                     ensure(gates.starts_with(['\u{1}', '\u{2}']), || format!("gates {gates:?}"))?;
                     row.gates = Some(gates);
                 }
+                15 => {
+                    let mut rest = Bytes(&bytes);
+                    ensure([1, 2].contains(&rest.u8()?), || "a kind of a ttl".into())?;
+                    ensure(rest.u64()? != 0, || "a ttl without a length".into())?;
+                    rest.end()?;
+                }
                 _ => return Err(format!("field {number} of a progress")),
             }
         }

@@ -55,10 +55,7 @@ pub struct Task {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
     pub left: u64,
-    /// The put, or the last move.
-    since: u64,
-    /// While the task is blocked or finished: when that began.
-    stopped: u64,
+    length: u64,
 }
 
 /// What an end does to an edge; `None` if nothing.
@@ -235,7 +232,7 @@ impl Model {
         let Terms { after, orphaned, is_late, ttl } = terms;
         let (open, met, now) = (BTreeMap::new(), BTreeSet::new(), self.now);
         let (is_late, due, key) = (*is_late, now + LATE.as_secs(), has_key.then_some(self.next));
-        let life = ttl.map(|left| Life { left, since: now, stopped: now });
+        let life = ttl.map(|length| Life { left: length, length });
         let state = State::Blocked;
         let mut task = Task { tube, state, is_late, due, life, open, met, key };
         let after = after.as_deref().unwrap_or_default();
@@ -251,7 +248,7 @@ impl Model {
     fn put_again(&mut self, serial: Serial, terms: &Terms) -> std::result::Result<(), ErrorKind> {
         let mut task = self.tasks[&serial].clone();
         let is_new = task.state == State::Done;
-        task.live_again(terms.ttl, self.now);
+        task.live_again(terms.ttl);
         task.block(terms.is_late, self.now);
         let is_cancelled = match &terms.after {
             Some(after) => self.link_all(&mut task, after, terms.orphaned),
@@ -299,7 +296,7 @@ impl Model {
         let mut task = self.tasks[&serial].clone();
         (task.state, task.is_late) = (State::Ready, false);
         self.tasks.insert(serial, task.clone());
-        task.live_again(None, self.now);
+        task.live_again(None);
         task.tube = to;
         task.block(is_late, self.now);
         let is_cancelled = !after.is_empty() && self.link_all(&mut task, after, *orphaned);
@@ -370,7 +367,7 @@ impl Model {
             Step::Truncate(tube) => self.truncate(*tube),
             Step::Complete(serial) => {
                 let task = self.tasks.get_mut(serial).unwrap();
-                task.stop(State::Done, self.now);
+                task.state = State::Done;
                 (task.open, task.met) = Default::default();
                 self.end(*serial, End::Done);
             }
@@ -397,7 +394,7 @@ impl Model {
             }
             Step::Move(serial) => {
                 let task = self.tasks.get_mut(serial).unwrap();
-                task.live_again(None, self.now);
+                task.live_again(None);
                 task.tube = 1 - task.tube;
             }
             Step::Merge(tube) => {
@@ -436,24 +433,16 @@ impl Task {
         matches!(self.state, State::Ready | State::Buried)
     }
 
-    /// Its ttl does not run in this state.
-    fn stop(&mut self, state: State, now: u64) {
-        self.state = state;
-        self.life.iter_mut().for_each(|life| life.stopped = now);
-    }
-
     /// It waits for others, and for its delay.
     fn block(&mut self, is_late: bool, now: u64) {
-        self.stop(State::Blocked, now);
+        self.state = State::Blocked;
         (self.is_late, self.due) = (is_late, now + LATE.as_secs());
     }
 
-    /// A put or a move: its ttl begins again. Its length is the time from the last one to its end.
-    fn live_again(&mut self, given: Option<u64>, now: u64) {
-        let is_stopped = matches!(self.state, State::Blocked | State::Done);
-        let until = |life: Life| life.left + if is_stopped { life.stopped } else { now };
-        let length = given.or(self.life.map(|life| until(life) - life.since));
-        self.life = length.map(|left| Life { left, since: now, stopped: now });
+    /// A put or a move: its ttl begins again.
+    fn live_again(&mut self, given: Option<u64>) {
+        let length = given.or(self.life.map(|life| life.length));
+        self.life = length.map(|length| Life { left: length, length });
     }
 }
 

@@ -107,7 +107,10 @@ impl Model {
         match (task.seen.state, task.seen.finished) {
             (State::Taken, _) => {
                 let told = self.attempt_of(task);
-                let at = self.time.queue.saturating_sub(told.held.unwrap_or(0));
+                let failed = task.seen.failure.as_ref().map_or(0, |failure| failure.2);
+                let last = all.iter().map(|told| told.at).max().unwrap_or(0).max(failed);
+                // One that waits for its holder since an opening: not before what is known.
+                let at = told.held.map_or(last, |held| self.time.queue.saturating_sub(held));
                 all.push(Told { at, ..told });
             }
             (State::Done, Some(at)) => all.push(Told::line(HistoryEvent::Done, at, "")),

@@ -140,14 +140,12 @@ impl Model {
         task.seen.attempts = 0;
         let own = if prioritised { task.seen.priority } else { plain };
         task.seen.priority = new.priority.unwrap_or(own);
-        let life = match (new.ttl, task.expires) {
+        let life = match (new.ttl, timed) {
             (Some(ttl), _) => ttl,
-            (None, EVER) => EVER,
-            (None, _) if !timed => EVER,
-            (None, expires) => expires.saturating_sub(task.since),
+            (None, false) => EVER,
+            (None, true) => task.life(),
         };
-        task.expires = queue.saturating_add(life);
-        task.since = if task.expires == EVER { task.seen.created } else { queue };
+        (task.ttl, task.expires) = (life, queue.saturating_add(life));
         let own = task.seen.ttr.filter(|_| timed);
         task.seen.ttr = new.ttr.or(own).filter(|ttr| *ttr != EVER);
         task.max_attempts = new.max_attempts.or(task.max_attempts);

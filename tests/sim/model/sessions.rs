@@ -32,11 +32,11 @@ impl Model {
     }
 
     /// What of the tasks is not visible and decides what becomes of them: their own limit and
-    /// back-off, which their tube's may be equal to, when their ttl began, and when they ended.
+    /// back-off, which their tube's may be equal to, how long their ttl is, and when they ended.
     fn hidden(&self) -> Vec<(Terms, [u64; 3])> {
         let tasks = self.tasks.values();
         let terms = |task: &Task| (task.max_attempts, task.backoff);
-        tasks.map(|task| (terms(task), [task.since, task.ended, task.until])).collect()
+        tasks.map(|task| (terms(task), [task.life(), task.ended, task.until])).collect()
     }
 
     /// The options that the tubes were made with.

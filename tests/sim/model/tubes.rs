@@ -527,12 +527,8 @@ impl Model {
         task.seen.attempts = 0;
         task.seen.priority =
             priority.unwrap_or(if prioritised { task.seen.priority } else { plain });
-        let life = match task.expires {
-            EVER => EVER,
-            _ if !timed => EVER,
-            expires => expires.saturating_sub(task.since),
-        };
-        task.expires = queue.saturating_add(life);
+        task.ttl = if timed { task.life() } else { EVER };
+        task.expires = queue.saturating_add(task.ttl);
         task.seen.ttr = task.seen.ttr.filter(|_| timed);
         task.backoff = task.backoff.filter(|_| timed);
         let named = task.lock.flatten();
@@ -553,7 +549,6 @@ impl Model {
             (task.seen.state, task.seen.due, task.by_wall) = (State::Delayed, due, by_wall);
             task.expires = task.expires.saturating_add(left);
         }
-        task.since = if task.expires == EVER { task.seen.created } else { queue };
         self.count(from, if step.is_some() { Call::Advance } else { Call::Moved });
         self.count(to, Call::Moved);
     }
@@ -629,7 +624,7 @@ impl Model {
         let (task, queue) = (self.tasks.get_mut(&serial).unwrap(), self.time.queue);
         task.seen.attempts = 0;
         if self.tubes[&task.tube].opts.spares && task.expires <= queue {
-            task.expires = queue.saturating_add(task.expires - task.since);
+            task.expires = queue.saturating_add(task.life());
         }
         ready(task);
     }
@@ -707,7 +702,10 @@ impl Model {
         task.max_attempts = change.max_attempts.or(task.max_attempts);
         task.backoff = change.backoff.or(task.backoff);
         if let Some(ttl) = change.ttl {
-            task.expires = queue.saturating_add(ttl).saturating_add(kept);
+            let expires = queue.saturating_add(ttl).saturating_add(kept);
+            if task.expires != expires {
+                (task.ttl, task.expires) = (ttl, expires);
+            }
         }
         if let Some(ttr) = change.ttr {
             task.seen.ttr = Some(ttr).filter(|ttr| *ttr != EVER);

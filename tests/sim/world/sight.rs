@@ -244,7 +244,9 @@ impl World {
     }
 
     fn listing(&mut self) -> Result<(Vec<String>, Vec<Listed>)> {
-        self.queue().tick()?;
+        let ticked = self.queue().tick();
+        self.callbacks.forget_calls();
+        ticked?;
         let names = self.queue().tubes()?;
         let mut tubes = Vec::new();
         for no in 0..8 {

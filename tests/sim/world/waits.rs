@@ -42,6 +42,12 @@ impl Callbacks {
         kept.map(|(number, (tube, _))| (*tube, *number)).collect()
     }
 
+    /// A tick that is no step, as after trouble, has made the calls that were due.
+    pub(super) fn forget_calls(&mut self) {
+        self.called.lock().unwrap().clear();
+        self.owed.clear();
+    }
+
     /// A put makes a call due. A tick makes the calls, of callbacks that were not replaced.
     pub(super) fn note(&mut self, step: &Step, answer: &Answer) -> Verdict<()> {
         let ticks = match (step, answer) {

@@ -381,7 +381,27 @@ fn of_one_state(tag: Tag) -> Vec<Field> {
         |rows, at| progress(rows, at, |progress| progress.set_slots(&[Run(77)]).then_some(()));
     let has_ended = matches!(tag, Tag::Done | Tag::Buried | Tag::Trashed);
     let says: &[&str] = &["its row says what no task says"];
+    let life: super::Spoil = |rows, at| {
+        progress(rows, at, |progress| {
+            let end = Some(progress.expires).filter(|end| *end != NEVER)?;
+            progress.begin_life_again(end - 7, 7);
+            Some(())
+        })
+    };
+    let no_life: super::Spoil = |rows, at| {
+        progress(rows, at, |progress| {
+            (progress.expires == NEVER).then_some(())?;
+            progress.begin_life_again(7, 7);
+            progress.expires = NEVER;
+            Some(())
+        })
+    };
     let mut fields = vec![
+        // The rows have tasks with a ttl in some states, and without one in the others.
+        match tag {
+            Tag::Line | Tag::Taken | Tag::Done => mended("length of no ttl", says, no_life),
+            _ => free("length of its ttl", "any length", life),
+        },
         mended("kept until", if has_ended { &["Due: a row"] } else { says }, kept),
         match tag {
             Tag::Ready | Tag::Line => free("ready since", "any time", ready),
