@@ -146,17 +146,20 @@ impl Callbacks {
     /// Calls the callbacks for all events that wait, for a queue without threads. While one call
     /// does so, another one, perhaps in a callback, leaves its events to that: they come in order.
     pub(crate) fn call_all(&self) {
-        let mut is_caller = false;
+        let mut caller = None;
         loop {
             let mut has_caller = self.has_caller.lock();
-            if *has_caller && !is_caller {
+            if *has_caller && caller.is_none() {
                 return;
             }
             let stream = self.stream.lock().clone();
-            let event = stream.and_then(|stream| stream.try_next());
-            (is_caller, *has_caller) = (true, event.is_some());
+            let Some(event) = stream.and_then(|stream| stream.try_next()) else {
+                *has_caller = false;
+                return caller.into_iter().for_each(std::mem::forget);
+            };
+            *has_caller = true;
             drop(has_caller);
-            let Some(event) = event else { return };
+            caller.get_or_insert_with(|| CallerGuard(&self.has_caller));
             self.call(&event);
         }
     }
@@ -184,6 +187,15 @@ impl Callbacks {
     pub(crate) fn clear(&self) {
         let removed = self.list.lock().take_all();
         drop(removed);
+    }
+}
+
+/// Resets the flag if a panic ends the call: of what a callback has thrown, when that is dropped.
+struct CallerGuard<'a>(&'a Mutex<bool>);
+
+impl Drop for CallerGuard<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() = false;
     }
 }
 

@@ -54,9 +54,8 @@ impl NewestFirst {
         Self { inner: tube.inner.clone(), tube: Some(tube.name.clone()), listing }
     }
 
-    /// Where it has come to: a page of another listing [goes on](Self::after) here. Holds nothing
-    /// of the queue, and is good for as long as the listed tube or failure group exists, also after
-    /// the queue was opened again.
+    /// Where it has come to: a page of another listing of the same tasks [goes on](Self::after)
+    /// here. Holds nothing of the queue, and is good also after the queue was opened again.
     pub fn cursor(&self) -> EndedCursor {
         EndedCursor { place: self.listing.place().cloned() }
     }

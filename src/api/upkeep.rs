@@ -304,7 +304,9 @@ impl Queue {
         self.call("flush", |core| core.flush())
     }
 
-    /// Handles all that is due now, the removals that are left, and the callbacks. The queue's
+    /// Handles all that is due now, the removals that are left, and the callbacks: all of them
+    /// unless another call of `tick`, in whose callback this one may be, calls them already. That
+    /// one then calls those of these events too. The queue's
     /// threads do this by themselves, unless it was opened [`by_hand`](crate::Builder::by_hand),
     /// which has an example.
     ///

@@ -289,7 +289,8 @@ fn let_on(ctx: &mut OpContext<'_>, tube: &TubeEntry, gate: &str, (met, row): Met
 pub(crate) fn look(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<bool> {
     let (mut left, mut is_any) = (LOOKS_OF_STEP, false);
     if ctx.known.has_closed_lines(tube.number) {
-        is_any = open_some(ctx, tube, (left, &mut left))?;
+        let is_cut = open_some(ctx, tube, (left, &mut left))?;
+        is_any = is_cut || left < LOOKS_OF_STEP;
     }
     let mut heads = Scan::over(tube.range(Tag::OpenHead));
     while left > 0

@@ -276,9 +276,7 @@ impl Settle<'_> {
         }
         Ok(())
     }
-}
 
-impl Settle<'_> {
     /// A lease that cannot be read. One that has no holder any more is repaired, and the others
     /// with it return.
     #[cold]

@@ -9,8 +9,8 @@ use crate::engine::{
 use crate::format::key::{self, Key, Run, Work};
 use crate::format::row::{TaskRow, WorkRow};
 use crate::format::{Met, Range, Scan, Tag, View};
-use crate::words::error::Result;
-use crate::words::limits::{PIECES_OF_STEP, SWEEP_BYTES, SWEEP_TASKS};
+use crate::words::error::{ErrorKind, Result};
+use crate::words::limits::{LOOKS_OF_STEP, PIECES_OF_STEP, SWEEP_BYTES, SWEEP_TASKS};
 use crate::words::task::{Cause, TaskId};
 
 /// One step of the first work of each kind. Returns whether there was any.
@@ -22,24 +22,38 @@ impl Op for Sweep {
     const FOLLOWS_ENDS: bool = false;
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
-        let mut is_any = false;
+        let (mut is_any, mut damage) = (false, None);
         for kind in [Work::Clear, Work::Release, Work::Pieces] {
-            is_any |= step_first(ctx, kind)?;
+            match step_first(ctx, kind) {
+                Err(error) if error.kind() == ErrorKind::Damaged => damage = Some(error),
+                done => is_any |= done?,
+            }
+            if ctx.is_sweep_long() {
+                break;
+            }
         }
-        Ok(is_any)
+        match damage.filter(|_| !is_any) {
+            Some(error) => Err(error),
+            None => Ok(is_any),
+        }
     }
 }
 
-/// One step of the first work of a kind that can be done. The work of a tube whose row is damaged
-/// waits for a repair, and stops no other.
+/// One step of the first work of a kind that can be done. Work that meets damage waits for a
+/// repair, and stops no other.
+///
+/// # Errors
+/// `Damaged` if there is work, and none of it can be done.
 fn step_first(ctx: &mut OpContext<'_>, kind: Work) -> Result<bool> {
-    let mut works = Scan::prefixed(key::work_of(kind));
-    while let Some(met) = works.next(ctx)? {
-        if sound(ctx.attempt(|ctx| step(ctx, kind, met)))?.is_some() {
-            return Ok(true);
+    let (mut works, mut damage) = (Scan::prefixed(key::work_of(kind)), None);
+    for _ in 0..LOOKS_OF_STEP {
+        let Some(met) = works.next(ctx)? else { break };
+        match ctx.attempt(|ctx| step(ctx, kind, met)) {
+            Err(error) if error.kind() == ErrorKind::Damaged => damage = Some(error),
+            done => return done.map(|()| true),
         }
     }
-    Ok(false)
+    damage.map_or(Ok(false), Err)
 }
 
 /// One step of the sweep that lets rows of a tube follow a change of its options. It is an op of
@@ -56,7 +70,9 @@ impl Op for FollowOptions {
     const FOLLOWS_ENDS: bool = false;
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<bool> {
-        let Some(number) = self.tube else { return step_first(ctx, Work::Follow) };
+        let Some(number) = self.tube else {
+            return Ok(sound(step_first(ctx, Work::Follow))?.unwrap_or(false));
+        };
         let tube = ctx.tube(number)?;
         let work = ctx.row(&follow::work_of(&tube))?;
         let is_any = work.is_some() || tube.row.pending.is_any();

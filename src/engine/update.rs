@@ -57,13 +57,17 @@ impl Op for Update {
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
         let (tube, changes) = (&*ctx.tube(self.tube)?, &self.changes);
         check(tube, changes)?;
-        let (stored, from) = lookup::find(ctx, tube, self.id)?;
+        let (mut stored, from) = lookup::find(ctx, tube, self.id)?;
+        if changes.ttl.is_some() {
+            stored = stored.whole(ctx, tube)?;
+        }
         let task = stored.task(tube)?;
         if let TaskState::Done(_) = from {
             let text = "it is Done, and can only be deleted";
             return Err(Error::new(ErrorKind::WrongState).because(text).on_task(self.id));
         }
-        let mut to = changed(ctx, tube, &from, changes).map_err(|error| error.on_task(self.id))?;
+        let to = changed(ctx, &task, &from, changes);
+        let mut to = to.map_err(|error| error.on_task(self.id))?;
         if from.state() != to.state() {
             keys::admits(ctx, &task, (&from, to.state()))?;
         }
@@ -111,13 +115,14 @@ pub(crate) fn check(tube: &TubeEntry, changes: &Changes) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid).because(text))
 }
 
-/// The state after the changes.
+/// The state after the changes. With a ttl the task's own row was read.
 fn changed(
     ctx: &mut OpContext<'_>,
-    tube: &TubeEntry,
+    task: &TaskRef<'_>,
     from: &TaskState,
     changes: &Changes,
 ) -> Result<TaskState> {
+    let tube = task.tube;
     let is_moved = changes.is_moved();
     let mut progress = match from {
         TaskState::Delayed(row) if is_moved => TaskState::undelayed(row, ctx.now),
@@ -129,8 +134,10 @@ fn changed(
             TaskState::Delayed(row) if !is_moved => stored::wait_left(row, ctx.now),
             _ => 0,
         };
-        // One that ends as it did is no change.
-        if progress.expires != now.saturating_add(ttl).saturating_add(wait) {
+        // One that is as it was is no change.
+        let is_new = progress.expires != now.saturating_add(ttl).saturating_add(wait);
+        let life = task.read.map(|(_, row)| progress.life(row.lives_since()));
+        if is_new || life != Some(ttl) {
             progress.begin_life_again(now, ttl);
             progress.add_wait(wait);
         }

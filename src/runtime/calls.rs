@@ -3,7 +3,7 @@
 use crate::engine::Op;
 use crate::engine::consumers::{Join, Leave};
 use crate::engine::due::{CatchUp, WorkOff};
-use crate::engine::settings::{ChangeSetting, Changed};
+use crate::engine::settings::{ChangeSetting, Changed, QUEUE};
 use crate::engine::slots::OfferSlots;
 use crate::engine::sweep::FollowOptions;
 use crate::format::View;
@@ -135,7 +135,9 @@ impl Shared {
             }
         };
         self.room.wake_all_in_turn();
-        self.group_commit.change_interval();
+        if op.owner == QUEUE {
+            self.group_commit.change_interval();
+        }
         let applied = applied.map(|(changed, mark)| match changed {
             // The change is made. What an error leaves is due work.
             Changed::Done { is_left: true, .. } => (changed, self.follow(op.owner).unwrap_or(mark)),

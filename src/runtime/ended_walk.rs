@@ -161,8 +161,11 @@ impl EndedWalk {
             self.lanes = Some(lanes);
         }
         loop {
-            let Some((number, key)) = self.pop(core)? else { return Ok(None) };
-            let Some(number) = number else { continue };
+            let Some((place, number, key)) = self.pop(core)? else { return Ok(None) };
+            let Some(number) = number else {
+                self.place = Some(place);
+                continue;
+            };
             let look = |state: &EngineState, now| {
                 // It may have left the index since its page was read.
                 let (Some(id), Some(_)) = (key::id_of(&key), state.store.row(&key)?) else {
@@ -172,10 +175,14 @@ impl EndedWalk {
                 sound(description::info(&state.store, &tube, id, now))
                     .map(|it| it.map(|it| it.summary))
             };
-            match core.catch_up(number).and_then(|()| core.look_at(look)) {
-                Err(error) if error.is_not_found() => {}
-                Ok(None) => {}
-                found => return found,
+            let found = match core.catch_up(number).and_then(|()| core.look_at(look)) {
+                Err(error) if error.is_not_found() => None,
+                // After an error a cursor stands before it.
+                found => found?,
+            };
+            self.place = Some(place);
+            if found.is_some() {
+                return Ok(found);
             }
         }
     }
@@ -202,8 +209,8 @@ impl EndedWalk {
         })
     }
 
-    /// The next index row and its tube, if that exists.
-    fn pop(&mut self, core: &Shared) -> Result<Option<(Option<u32>, Key)>> {
+    /// The next index row: the end of its key, its tube, if that exists, and its key.
+    fn pop(&mut self, core: &Shared) -> Result<Option<(Key, Option<u32>, Key)>> {
         let mut best: Option<(Key, &mut IndexWalk)> = None;
         for lane in self.lanes.iter_mut().flatten() {
             let prefix = lane.start.len();
@@ -215,11 +222,10 @@ impl EndedWalk {
         }
         let Some((rank, lane)) = best else { return Ok(None) };
         let Some(key) = lane.page.pop_front() else { return Ok(None) };
-        self.place = Some(rank);
         let number = match &self.runs {
             None => self.number,
             Some(runs) => self.which.run_of(&key).and_then(|run| runs.get(&run).copied()),
         };
-        Ok(Some((number, key)))
+        Ok(Some((rank, number, key)))
     }
 }

@@ -226,10 +226,16 @@ impl Shared {
     /// Looks into the tube `first`, then into the one that a row names, if the task came from
     /// another one, and then into a few tubes at a time, so that what the engine's lock is held for
     /// does not depend on the number of tubes.
+    ///
+    /// # Errors
+    /// `Damaged` if no tube has it, and one could not be read.
     fn search_tubes(&self, id: TaskId, first: u32) -> Result<Option<u32>> {
         let look_where_known = |state: &EngineState, _| look_where_known(state, id, first);
-        if let Some(found) = self.look_at(look_where_known)? {
-            return Ok(Some(found));
+        let look =
+            |state: &EngineState, now| Ok((look_where_known(state, now)?, state.was_given(id)));
+        let (found, was_given) = self.look_at(look)?;
+        if found.is_some() || !was_given {
+            return Ok(found);
         }
         let (mut from, mut damage) = (Some(0), None);
         while let Some(first) = from {

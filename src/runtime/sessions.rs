@@ -118,26 +118,43 @@ pub(crate) fn end_nameless(parts: &Shared, leases: &SessionLeases) -> Result<()>
     return_nameless(parts, leases)
 }
 
-/// Returns the leases of a session without a name, some tasks in each op. One that damage does not
-/// let return is left to its ttr: otherwise each later op would fail at it.
+/// Returns the leases of a session without a name, some tasks in each op. Those of a tube that
+/// cannot be read wait for a repair. One that damage of its own does not let return is left to its
+/// ttr: otherwise each later op would fail at it.
 pub(crate) fn return_nameless(parts: &Shared, leases: &SessionLeases) -> Result<()> {
+    let mut is_any_left = false;
     for of_tube in leases.end().chunk_by(|(one, _), (next, _)| one == next) {
+        let Some(&(tube, _)) = of_tube.first() else { continue };
+        let read = parts.state.lock().tube(tube).map(drop);
+        if read.is_err_and(|error| error.kind() == ErrorKind::Damaged) {
+            is_any_left = true;
+            continue;
+        }
         for page in of_tube.chunks(SWEEP_TASKS) {
-            if let Err(error) = return_page(parts, leases, page) {
-                if error.kind() != ErrorKind::Damaged {
-                    return Err(error);
+            match return_page(parts, leases, page) {
+                Err(error) if error.kind() == ErrorKind::Damaged => {
+                    return_singly(parts, leases, page)?;
                 }
-                for lease in page.chunks(1) {
-                    match return_page(parts, leases, lease) {
-                        Err(error) if error.kind() == ErrorKind::Damaged => leases.remove(lease),
-                        done => done?,
-                    }
-                }
+                done => done?,
             }
             parts.state.pass_on();
         }
     }
-    parts.grace_timers.remove_nameless(leases);
+    if !is_any_left {
+        parts.grace_timers.remove_nameless(leases);
+    }
+    Ok(())
+}
+
+/// The same one by one. A lease that is damaged stays, and is not tried again.
+fn return_singly(parts: &Shared, leases: &SessionLeases, page: &[TubeLease]) -> Result<()> {
+    for lease in page.chunks(1) {
+        match return_page(parts, leases, lease) {
+            Err(error) if error.kind() == ErrorKind::Damaged => leases.remove(lease),
+            done => done?,
+        }
+        parts.state.pass_on();
+    }
     Ok(())
 }
 

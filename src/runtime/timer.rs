@@ -84,7 +84,7 @@ pub(crate) fn work_off_all(parts: &Shared) -> Result<NextDue> {
         let Round { is_more, failed } = work_off_round(parts)?;
         match failed {
             // A repair mends it. Until then the others have their work done.
-            Some(error) if error.kind() == ErrorKind::Damaged => damage = Some(error),
+            Some(error) if is_damage(&error) => damage = Some(error),
             Some(error) => return Err(error),
             None => {}
         }
@@ -92,8 +92,8 @@ pub(crate) fn work_off_all(parts: &Shared) -> Result<NextDue> {
             break;
         }
     }
-    damage.map_or(Ok(()), Err)?;
     checkpoint_if_quiet(parts)?;
+    damage.map_or(Ok(()), Err)?;
     Ok(parts.state.lock().derived.first_due())
 }
 
@@ -101,8 +101,12 @@ pub(crate) fn work_off_all(parts: &Shared) -> Result<NextDue> {
 struct Round {
     /// Whether there may be more to do.
     is_more: bool,
-    /// Why the last step failed that did. It does not stop the others.
+    /// Why a step failed. It does not stop the others.
     failed: Option<Error>,
+}
+
+fn is_damage(error: &Error) -> bool {
+    error.kind() == ErrorKind::Damaged
 }
 
 /// Offers some of the slots that a step has left to be offered. Returns whether there were any.
@@ -125,7 +129,9 @@ fn work_off_round(parts: &Shared) -> Result<Round> {
     let (mut round, mut walk) = (Round { is_more: false, failed: None }, Walk::default());
     let mut note = |stepped: Result<bool>| match stepped {
         Ok(left) => round.is_more |= left,
-        Err(error) => round.failed = Some(error),
+        // Damage waits for a repair; any other failure ends the work for now.
+        Err(error) if round.failed.as_ref().is_none_or(is_damage) => round.failed = Some(error),
+        Err(_) => {}
     };
     parts.state.pass_on();
     note(submit_own(parts, &Sweep).map(|left| left == Some(true)));

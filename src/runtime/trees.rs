@@ -10,6 +10,7 @@ use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_TASKS, TREE_TASKS_MAX};
 use crate::words::task::TaskId;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Shared {
@@ -141,7 +142,15 @@ impl Shared {
         order: impl Iterator<Item = TaskId>,
         mut step: impl FnMut(u32, &[TaskId]) -> Result<u64>,
     ) -> Result<u64> {
-        let place = |id: TaskId| Ok(self.tube_with(id)?.map(|tube| (id, tube)));
+        // One that no tube has may be in a tube that cannot be read. The others go on.
+        let damage = Cell::new(None);
+        let place = |id: TaskId| match self.tube_with(id) {
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                damage.set(Some(error));
+                Ok(None)
+            }
+            found => Ok(found?.map(|tube| (id, tube))),
+        };
         let mut left = order.filter_map(|id| place(id).transpose()).peekable();
         let (mut all, mut again) = (0, Vec::new());
         while let Some(found) = again.pop().map(Ok).or_else(|| left.next()) {
@@ -168,6 +177,7 @@ impl Shared {
                 }
             }
         }
-        Ok(all)
+        drop(left);
+        damage.into_inner().map_or(Ok(all), Err)
     }
 }

@@ -572,6 +572,13 @@ fn a_task_of_a_damaged_tube_is_not_gone() {
     assert_eq!(kind(queue.wait_for(id, Duration::ZERO)), ErrorKind::Damaged);
     assert_eq!(kind(queue.find(id)), ErrorKind::Damaged);
     assert_eq!(kind(good.task(b"after").after([id]).put()), ErrorKind::Damaged);
+    // One that was never given is nowhere, and what can be removed is removed.
+    let never = TaskId::new(9_999_999);
+    assert_eq!(kind(queue.find(never)), ErrorKind::TaskNotFound);
+    assert_eq!(kind(queue.wait_for(never, Duration::ZERO)), ErrorKind::TaskNotFound);
+    let other = good.put(b"c").unwrap();
+    assert_eq!(kind(queue.delete_many(&[id, other])), ErrorKind::Damaged);
+    assert_eq!(kind(queue.find(other)), ErrorKind::Damaged);
     let put = queue.transact(|tx| -> Result<_> {
         let put = good.task(b"after").after([id]).put_in(tx);
         assert_eq!(kind(put), ErrorKind::Damaged);

@@ -164,7 +164,7 @@ impl<'a> Search<'a> {
         if let Some(open) = self.open.get_mut(&number) {
             if open.taken >= open.most {
                 // A slot that another tube leaves brings it back.
-                slots::await_slots(ctx, open.tube)?;
+                sound(slots::await_slots(ctx, open.tube))?;
                 return Ok(None);
             }
             // Tubes that share a throttle share its slots.

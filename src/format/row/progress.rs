@@ -1,7 +1,7 @@
 //! What became of a task since its put, and its home. It is at the end of the row of each state.
 
 use crate::format::extension::Extension;
-use crate::format::key::{Direction, Home, Rank};
+use crate::format::key::{Home, Rank};
 use crate::format::pack::{Packer, Unpacker, Value, bits, flags};
 use crate::format::row::history::StoredHistory;
 use crate::format::row::report::StoredReports;
@@ -11,9 +11,11 @@ use crate::words::clock::{NEVER, micros};
 use crate::words::task_gates::is_sound;
 use std::time::Duration;
 
+mod edges;
 mod lease;
 mod life;
 
+pub(crate) use edges::EdgeCounts;
 pub(crate) use lease::Slots;
 
 /// What became of a task since its put, at the end of the row of its state. Of a task that was only
@@ -57,8 +59,8 @@ pub(crate) type Homed<T> = (T, StoredHome);
 /// Number of the extension field with the retry terms of a task. Absent if it has none.
 const RETRY_FIELD: u16 = 1;
 
-/// Its content: `flags: u8`, then what they name of `max_attempts: u32` and `first: u64 · factor:
-/// u32 · step: u64 · most: u64 · jitter: u8`.
+/// The content of that field: `flags: u8`, then what they name of `max_attempts: u32` and
+/// `first: u64 · factor: u32 · step: u64 · most: u64 · jitter: u8`.
 fn retry_field(terms: &RetryTerms) -> Value {
     let mut field = Packer::new();
     field.u8(flags([terms.max_attempts.is_some(), terms.backoff.is_some()]));
@@ -128,7 +130,8 @@ fn read_own_rank(field: &[u8]) -> Option<Rank> {
     rest.end(rank)
 }
 
-/// Number of the extension field with which entries its history has. Absent if it never had one.
+/// Number of the extension field with which entries the history of the task has. Absent if it never
+/// had one.
 const HISTORY_FIELD: u16 = 5;
 
 /// Number of the extension field with what was reported of the work. Absent if there is nothing.
@@ -140,45 +143,6 @@ const KEPT_FIELD: u16 = 8;
 
 /// Number of the extension field of a task that has tags. It has no content.
 const TAGS_FIELD: u16 = 9;
-
-/// Number of the extension field of a task with how many edges it has to tasks that come after it,
-/// and of that with those to tasks that it comes after. Absent without any. For a finished task the
-/// first one says besides that it is kept for those tasks.
-const DEPENDENTS_FIELD: u16 = 10;
-const DEPENDENCIES_FIELD: u16 = 11;
-
-/// How many edges a task has in one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct EdgeCounts {
-    /// Those that are not met.
-    pub(crate) open: u32,
-    pub(crate) met: u32,
-}
-
-impl EdgeCounts {
-    pub(crate) fn is_empty(self) -> bool {
-        self == Self::default()
-    }
-
-    fn encode(self) -> Value {
-        let mut field = Packer::new();
-        field.u32(self.open).u32(self.met);
-        field.done()
-    }
-
-    fn decode(field: &[u8]) -> Option<Self> {
-        let mut rest = Unpacker::new(field);
-        let (open, met) = (rest.u32()?, rest.u32()?);
-        rest.end(Self { open, met }).filter(|counts| !counts.is_empty())
-    }
-}
-
-fn edges_field(direction: Direction) -> u16 {
-    match direction {
-        Direction::Dependent => DEPENDENTS_FIELD,
-        Direction::Dependency => DEPENDENCIES_FIELD,
-    }
-}
 
 /// Number of the extension field of a ready task with the queue time since when it is ready, in a
 /// tube that keeps statistics. Absent where that is not known, and in every other state; a fresh
@@ -316,10 +280,7 @@ impl TaskProgress {
             && field(READY_FIELD).is_none_or(|field| read_time(field).is_some())
             && field(TAGS_FIELD).is_none_or(<[u8]>::is_empty)
             && field(GATES_FIELD).is_none_or(|field| read_gates(field).is_some())
-            && Direction::BOTH.into_iter().all(|direction| {
-                let field = field(edges_field(direction));
-                field.is_none_or(|field| EdgeCounts::decode(field).is_some())
-            })
+            && self.has_sound_edges()
     }
 
     /// Queue time until which its tube keeps it after its end; [`NEVER`] without one.
@@ -437,22 +398,6 @@ impl TaskProgress {
             return true;
         }
         self.extension.set(TAGS_FIELD, &[])
-    }
-
-    /// How many edges it has in this direction.
-    pub(crate) fn edges(&self, direction: Direction) -> EdgeCounts {
-        let field = self.extension.get(edges_field(direction));
-        field.and_then(EdgeCounts::decode).unwrap_or_default()
-    }
-
-    /// Returns `false` and changes nothing if fields of later versions leave no room.
-    #[must_use]
-    pub(crate) fn set_edges(&mut self, direction: Direction, counts: EdgeCounts) -> bool {
-        if counts.is_empty() {
-            self.extension.remove(edges_field(direction));
-            return true;
-        }
-        self.extension.set(edges_field(direction), &counts.encode())
     }
 
     /// Its own rank, while it stands ahead of every priority.

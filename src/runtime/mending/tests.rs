@@ -601,3 +601,24 @@ fn a_damaged_lease_of_a_session_without_a_name_stops_no_other_call() {
     // The sound lease beside the damaged one has returned.
     assert_eq!(tube.take().unwrap().id(), ids[1]);
 }
+
+/// The leases of such a session in a tube whose row is damaged return once that is mended, and stop
+/// no call until then.
+#[test]
+fn leases_of_a_damaged_tube_wait_for_its_repair() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let (core, tube) = (core_of(&queue), queue.tube("first").unwrap());
+    let other = queue.tube("other").unwrap();
+    let id = tube.put(b"x").unwrap();
+    let session = queue.session();
+    assert_eq!(tube.by(&session).take().unwrap().detach().id, id);
+    let at = key::tube(tube.number);
+    let row = core.look(|view, _| view.get(&at)).unwrap();
+    plant(&core, vec![(at.clone(), Some(Value::from([9])))]);
+    drop(session);
+    other.put(b"y").unwrap();
+    assert_eq!(&other.take().unwrap()[..], b"y");
+    plant(&core, vec![(at, row)]);
+    other.put(b"z").unwrap();
+    assert_eq!(tube.take().unwrap().id(), id);
+}

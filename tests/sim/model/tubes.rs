@@ -703,9 +703,7 @@ impl Model {
         task.backoff = change.backoff.or(task.backoff);
         if let Some(ttl) = change.ttl {
             let expires = queue.saturating_add(ttl).saturating_add(kept);
-            if task.expires != expires {
-                (task.ttl, task.expires) = (ttl, expires);
-            }
+            (task.ttl, task.expires) = (ttl, expires);
         }
         if let Some(ttr) = change.ttr {
             task.seen.ttr = Some(ttr).filter(|ttr| *ttr != EVER);
@@ -730,7 +728,8 @@ impl Model {
         let seen = |task: &Task| {
             let terms = (task.max_attempts, task.backoff);
             let lease = (task.deadline, task.lapsed, task.ahead);
-            (task.seen.clone(), task.expires, task.by_wall, task.held_back, lease, terms)
+            let life = (task.expires, task.life());
+            (task.seen.clone(), life, task.by_wall, task.held_back, lease, terms)
         };
         let (is_same, tube) = (seen(task) == seen(&before), task.tube);
         if !is_same {

@@ -73,8 +73,10 @@ impl TaskProgress {
     /// Its ttl is longer by so much.
     pub(crate) fn lengthen_life(&mut self, by: u64) {
         self.expires = self.expires.saturating_add(by);
-        if let Some(Life::Whole(life)) = self.stored_life() {
-            self.set_life(Life::Whole(life.saturating_add(by)));
+        match self.stored_life() {
+            Some(Life::Whole(life)) => self.set_life(Life::Whole(life.saturating_add(by))),
+            Some(waits) => self.set_life(waits),
+            None => {}
         }
     }
 
