@@ -220,18 +220,16 @@ fn a_last_handle_may_go_inside_another_queues_transaction() {
     assert_eq!(next(&open(&path).tube("t").unwrap()), "a");
 }
 
-/// Regression: the thread that syncs relaxed writes went from its rest to a wait for the interval
-/// without a look whether the queue was closed. The close waited for that thread.
+/// Regression: the thread that syncs relaxed writes went from its rest, which only a write or the
+/// close ends, to a wait for the interval. The close waited for that thread.
 #[test]
 fn a_close_does_not_wait_for_the_flush_interval() {
     for drops in [false, true] {
-        for _ in 0..20 {
+        for _ in 0..10 {
             let (_home, path) = home();
             let queue = Queue::builder().flush_interval(Duration::MAX).open(&path).unwrap();
-            let tube = queue.tube("t").unwrap();
-            // The thread has begun to rest once it has looked at a write.
-            tube.put(b"a").unwrap();
-            thread::yield_now();
+            // Nothing is written, and in most rounds the thread is at rest after this.
+            (0..100).for_each(|_| thread::yield_now());
             if drops {
                 drop(queue);
             } else {
