@@ -2,6 +2,7 @@
 //! close. Every step is an op; this file decides which thread does it, and when.
 
 use crate::engine::consumers::{self, End, LeasePlace, Left, Leftover};
+use crate::engine::context::sound;
 use crate::engine::linking::RollBackLinks;
 use crate::engine::query;
 use crate::engine::recover::{ExpireSessions, ReturnLeases};
@@ -131,11 +132,8 @@ pub(crate) fn return_nameless(parts: &Shared, leases: &SessionLeases) -> Result<
             continue;
         }
         for page in of_tube.chunks(SWEEP_TASKS) {
-            match return_page(parts, leases, page) {
-                Err(error) if error.kind() == ErrorKind::Damaged => {
-                    return_singly(parts, leases, page)?;
-                }
-                done => done?,
+            if sound(return_page(parts, leases, page))?.is_none() {
+                return_singly(parts, leases, page)?;
             }
             parts.state.pass_on();
         }
@@ -149,9 +147,8 @@ pub(crate) fn return_nameless(parts: &Shared, leases: &SessionLeases) -> Result<
 /// The same one by one. A lease that is damaged stays, and is not tried again.
 fn return_singly(parts: &Shared, leases: &SessionLeases, page: &[TubeLease]) -> Result<()> {
     for lease in page.chunks(1) {
-        match return_page(parts, leases, lease) {
-            Err(error) if error.kind() == ErrorKind::Damaged => leases.remove(lease),
-            done => done?,
+        if sound(return_page(parts, leases, lease))?.is_none() {
+            leases.remove(lease);
         }
         parts.state.pass_on();
     }

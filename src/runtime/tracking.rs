@@ -1,10 +1,11 @@
 //! Tracking of a task in whatever tube it is: its tube is looked for, and looked for again if the
 //! task has moved meanwhile.
 
+use crate::engine::context::sound;
 use crate::engine::track::{Track, Untrack};
 use crate::runtime::shared::Shared;
 use crate::words::durability::Durability;
-use crate::words::error::{ErrorKind, Result};
+use crate::words::error::Result;
 use crate::words::task::TaskId;
 
 impl Shared {
@@ -26,11 +27,8 @@ impl Shared {
     /// Tracks an id no more. Returns whether it was tracked.
     pub(crate) fn untrack(&self, id: TaskId, durability: Durability) -> Result<bool> {
         loop {
-            let tube = match self.tube_with(id) {
-                // It may be in a tube that cannot be read.
-                Err(error) if error.kind() == ErrorKind::Damaged => None,
-                found => found?,
-            };
+            // It may be in a tube that cannot be read.
+            let tube = sound(self.tube_with(id))?.flatten();
             match self.run(&Untrack { tube, id }, durability) {
                 Err(error) if error.is_not_found() && tube.is_some() => {
                     if !self.has_moved(id)? {
