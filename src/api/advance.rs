@@ -15,6 +15,7 @@ use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::EDGES_OF_OP;
 use crate::words::macros::{debug, setters};
+use crate::words::payload::NewPayload;
 use crate::words::sync::Arc;
 use crate::words::task::TaskId;
 use crate::words::verb::Advance;
@@ -52,7 +53,7 @@ impl<T: ?Sized> Task<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Full`](ErrorKind::Full) if `next` is at its capacity;
+    /// [`Full`](ErrorKind::Full) if `next` is at its capacity, or puts wait for room in it;
     /// [`KeyExists`](ErrorKind::KeyExists) if it has another task of this key;
     /// [`Unsupported`](ErrorKind::Unsupported) if one of the two tubes is temporary and the other
     /// is not, if `next` has a placement, or if the task has a group and the kind of `next` has
@@ -109,9 +110,7 @@ impl Lease {
     /// # Errors
     /// As [`Task::advance_with`].
     pub fn advance_with<U: ?Sized>(&mut self, next: &Tube<U>, terms: Advance<'_>) -> Result<()> {
-        self.held.advance_with(next, terms)?;
-        self.finish();
-        Ok(())
+        self.settle_kept(|held| held.advance_with(next, terms))
     }
 }
 
@@ -203,7 +202,8 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     pub fn move_to<'a, U: ?Sized>(&'a self, id: TaskId, to: &'a Tube<U>) -> MoveTask<'a, T, U> {
         let (changes, durability) = (Changes::default(), self.durability);
-        MoveTask { tube: self, to, id, changes, row: NewRow::PLAIN, extras: None, durability }
+        let (row, extras, payload) = (NewRow::PLAIN, None, None);
+        MoveTask { tube: self, to, id, changes, row, extras, payload, durability }
     }
 
     /// Refuses a tube of another queue than this.
@@ -225,10 +225,10 @@ impl<T: ?Sized> Tube<T> {
 /// A move of a task, from [`Tube::move_to`]. Nothing happens before [`apply`](MoveTask::apply),
 /// which makes the move and all changes in one step.
 ///
-/// The task keeps its id, its payload and everything that is not given: its key, its group, its
-/// kind, its tags, its gates. It stands at the back of its priority. Its attempts are 0, its ttl
-/// begins again as by [`Task::advance`], and a lease on it is lost. A taken or buried task is ready
-/// afterwards; a delayed one keeps the end of its delay.
+/// The task keeps its id and everything that is not given: its payload, its key, its group, its
+/// kind, its details, its tags, its gates, those it comes after. It stands at the back of its
+/// priority. Its attempts are 0, its ttl begins again as by [`Task::advance`], and a lease on it is
+/// lost. A taken or buried task is ready afterwards; a delayed one keeps the end of its delay.
 ///
 /// ```
 /// use std::time::Duration;
@@ -256,10 +256,11 @@ pub struct MoveTask<'a, T: ?Sized = [u8], U: ?Sized = [u8]> {
     to: &'a Tube<U>,
     id: TaskId,
     changes: Changes,
-    /// Its group and its key are read, nothing else.
+    /// Its group and its key are read, and its extras, nothing else.
     row: NewRow<'a>,
     /// Usually none.
     extras: Option<Box<Extras<'a>>>,
+    payload: Option<NewPayload<'a>>,
     durability: Durability,
 }
 
@@ -302,6 +303,41 @@ impl<'a, T: ?Sized, U: ?Sized> MoveTask<'a, T, U> {
     /// Of this [kind](crate::NewTask::kind) instead of its own.
     pub fn kind(mut self, kind: &'a str) -> Self {
         self.extras().label(|labels| labels.kind = Some(kind));
+        self
+    }
+
+    /// Of this [book](crate::NewTask::book) instead of its own.
+    pub fn book(mut self, name: &'a str) -> Self {
+        self.extras().label(|labels| labels.book = Some(name));
+        self
+    }
+
+    /// With this [detail](crate::NewTask::detail) too, or instead of its own of this name. Each
+    /// call adds one.
+    pub fn detail(mut self, name: &'a str, text: &'a str) -> Self {
+        self.extras().label(|labels| _ = labels.details.insert(name, text));
+        self
+    }
+
+    /// With this payload instead of its own; of a tube with a [codec](crate::Tube::with_codec) it
+    /// is what [`Tube::encode`] returns. Then the call returns as a [put](Tube::put) does.
+    ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let queue = Queue::in_memory()?;
+    /// let (letters, parcels) = (queue.tube("letters")?, queue.tube("parcels")?);
+    /// let id = letters.put(b"to ada")?;
+    /// letters.move_to(id, &parcels).payload(b"to ada, 3 kg").detail("by", "bob").apply()?;
+    /// let task = parcels.take()?;
+    /// assert_eq!((task.id(), &task[..]), (id, &b"to ada, 3 kg"[..]));
+    /// assert_eq!(parcels.peek(id)?.payload_generation, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn payload(mut self, payload: impl Into<NewPayload<'a>>) -> Self {
+        self.payload = Some(payload.into());
         self
     }
 
@@ -353,18 +389,23 @@ impl<'a, T: ?Sized, U: ?Sized> MoveTask<'a, T, U> {
     /// finished; [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongTube`](ErrorKind::WrongTube) if
     /// it is in another tube; [`Unsupported`](ErrorKind::Unsupported) for an option that the kind
     /// of the other tube does not allow; [`Invalid`](ErrorKind::Invalid) for a ttl or ttr of less
-    /// than a microsecond, a delay together with a `run_at`, and for a group, key, kind, tag or
-    /// gate that a put refuses; [`TooLarge`](ErrorKind::TooLarge) if the task's row has no room for
-    /// its kind; with tags or a kind also [`Full`](ErrorKind::Full) at the limit of the temporary
-    /// tubes.
+    /// than a microsecond, a delay together with a `run_at`, and for a group, key, kind, book,
+    /// detail, tag or gate that a put refuses; [`TooLarge`](ErrorKind::TooLarge) if the task's row
+    /// has no room for its kind, or its details exceed 4 KiB; with tags or a kind also
+    /// [`Full`](ErrorKind::Full) at the limit of the temporary tubes; with a payload as
+    /// [`WithPayload`](crate::WithPayload) says.
     pub fn apply(self) -> Result<()> {
-        let Self { tube, to, id, changes, row, extras, durability } = self;
+        let Self { tube, to, id, changes, row, extras, payload, durability } = self;
         let row = NewRow { extras: extras.as_deref(), ..row };
         let done = || {
             to.ensure_of(&tube.inner)?;
-            to.inner.core.catch_up(to.number)?;
+            let core = &to.inner.core;
+            core.catch_up(to.number)?;
             let op = to.receiving(tube.number, Which::ById(id, &row), changes);
-            to.inner.core.run(&op, durability)
+            match payload {
+                Some(payload) => core.run_with_payload(&op, core.replacement(payload), durability),
+                None => core.run(&op, durability),
+            }
         };
         tube.name_task_errors("move", id, done())
     }

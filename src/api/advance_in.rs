@@ -4,6 +4,7 @@ use crate::api::lease::Lease;
 use crate::api::transact::Transaction;
 use crate::api::tube::Tube;
 use crate::engine::due::CatchUp;
+use crate::engine::moves::Move;
 use crate::words::error::Result;
 use crate::words::task::TaskId;
 use crate::words::verb::Advance;
@@ -51,12 +52,23 @@ impl Transaction<'_> {
         next: &Tube<U>,
         terms: Advance<'_>,
     ) -> Result<()> {
-        let held = &task.as_ref().held;
+        self.advance_by(task.as_ref(), next, terms, |op| self.run(op))
+    }
+
+    /// The same through `run`.
+    pub(super) fn advance_by<U: ?Sized>(
+        &self,
+        lease: &Lease,
+        next: &Tube<U>,
+        terms: Advance<'_>,
+        run: impl FnOnce(&Move<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let held = &lease.held;
         self.same_queue(&held.inner).map_err(|error| held.named(error, "advance"))?;
         let looks = (
             |tube| self.run(&CatchUp { tube }).map(drop),
             |ids: &[TaskId]| self.find(ids, next.number),
         );
-        held.advance_over(next, terms, looks, |op, _| self.run(op))
+        held.advance_over(next, terms, looks, |op, _| run(op))
     }
 }

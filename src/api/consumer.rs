@@ -191,12 +191,19 @@ impl Consumer {
                 let text = format!("consumer {name:?} was closed; open it again");
                 Err(Error::new(ErrorKind::Closed).because(text))
             }
-            LeaseOwner::Named { number, activity, .. } => {
-                activity.note(self.identity().inner.core.lease_now());
+            LeaseOwner::Named { number, .. } => {
+                self.note_active();
                 Ok(*number)
             }
             LeaseOwner::Nameless(_) if self.is_closed() => Err(session_leases::closed()),
             LeaseOwner::Nameless(_) => Ok(0),
+        }
+    }
+
+    /// It is active now.
+    pub(crate) fn note_active(&self) {
+        if let LeaseOwner::Named { activity, .. } = &self.identity().owner {
+            activity.note(self.identity().inner.core.lease_now());
         }
     }
 

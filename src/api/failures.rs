@@ -4,7 +4,6 @@
 use crate::api::newest_first::NewestFirst;
 use crate::api::queue::Queue;
 use crate::api::tube::Tube;
-use crate::engine::by_id::KickMany;
 use crate::runtime::ended_walk::EndIndex;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
@@ -304,8 +303,9 @@ impl<T: ?Sized> Tube<T> {
             if ids.is_empty() {
                 break;
             }
-            let op = KickMany { tube: self.number, group: None, ids: &ids };
-            self.run("kick", &op)?.add_to(&mut all);
+            let core = &self.inner.core;
+            let done = core.kick_many((self.number, None), &ids, self.durability, &mut all);
+            self.name_errors("kick", done)?;
         }
         Ok(all)
     }

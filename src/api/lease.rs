@@ -69,13 +69,36 @@ impl Lease {
         forget(consumer.as_ref(), &self.held);
     }
 
+    /// The right to settle, for a verb of a holder that is active now.
+    #[inline]
+    pub(crate) fn active(&self) -> &TicketHandle {
+        if let Some(consumer) = &self.consumer {
+            consumer.note_active();
+        }
+        &self.held
+    }
+
     /// Applies a verdict and ends the guard. If the verdict fails, the drop returns the task.
     #[inline]
     pub(crate) fn settle(mut self, verdict: Verdict<'_>) -> Result<()> {
         self.hush();
-        self.held.settle(verdict)?;
+        self.active().settle(verdict)?;
         self.disarm();
         Ok(())
+    }
+
+    /// Runs a verb that ends the lease, and the guard. If it is refused, the lease stays.
+    pub(crate) fn settle_kept(
+        &mut self,
+        verb: impl FnOnce(&TicketHandle) -> Result<()>,
+    ) -> Result<()> {
+        self.mute(true);
+        let done = verb(self.active());
+        match done {
+            Ok(()) => self.finish(),
+            Err(_) => self.mute(false),
+        }
+        done
     }
 
     /// Its holder ends the lease, and need not be told so.

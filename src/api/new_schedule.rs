@@ -9,7 +9,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::{debug, setters};
 use crate::words::name::label;
 use crate::words::schedule::{Missed, Overlap, check_name};
-use crate::words::sync::Arc;
+use crate::words::sync::{Arc, Ordering};
 use crate::words::task_gates::TaskGates;
 use std::time::Duration;
 
@@ -70,7 +70,9 @@ setters! {
     /// What a fire does if the last child has not ended. Default: [`Overlap::Allow`].
     overlap(overlap: Overlap) => terms.overlap = Some(overlap);
 
-    /// The payload of the children, at most 16 KiB encoded. Default: empty.
+    /// The payload of the children, at most 16 KiB encoded, and at most the queue's
+    /// [`payload_bytes_max`](crate::Builder::payload_bytes_max); a lower limit later concerns only
+    /// schedules that are made or updated then. Default: empty.
     payload(payload: &'a T) => payload = Some(payload);
 
     /// The priority of the children. Smaller first. Default: their tube's.
@@ -266,6 +268,12 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
         let mut buffer = Vec::new();
         let bytes = (coding.encode)(payload, &mut buffer)
             .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
+        let (bytes_len, most) =
+            (bytes.len(), inner.core.live.payload_bytes_max.load(Ordering::Relaxed));
+        if bytes_len > most {
+            let text = format!("{bytes_len} bytes, the limit is {most}");
+            return Err(Error::new(ErrorKind::TooLarge).because(text));
+        }
         terms.payload = Some((bytes.to_vec(), coding.codec, coding.version));
         Ok(terms)
     }

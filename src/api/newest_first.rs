@@ -5,14 +5,18 @@ use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
 use crate::format::key::Key;
 use crate::runtime::ended_walk::{EndIndex, EndedWalk};
-use crate::words::error::Result;
+use crate::store::QueueId;
+use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::debug;
 use crate::words::sync::Arc;
 use crate::words::task::TaskSummary;
 
-/// Where a listing of tasks that have ended goes on, from [`NewestFirst::cursor`].
+/// Where a listing of tasks that have ended goes on, from [`NewestFirst::cursor`]. It is of one
+/// queue, and of one listing of one tube or of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedCursor {
+    /// The listing that it is of.
+    listing: (QueueId, Option<u32>, EndIndex),
     /// The end of the key of the last row that was passed by; none at the beginning.
     place: Option<Key>,
 }
@@ -41,32 +45,46 @@ pub struct NewestFirst {
     inner: Arc<QueueInner>,
     tube: Option<Arc<str>>,
     listing: EndedWalk,
+    /// Why the cursor that it was given is refused.
+    refused: Option<Error>,
 }
 
 impl NewestFirst {
     pub(crate) fn of_queue(queue: &Queue, which: EndIndex) -> Self {
         let listing = EndedWalk::new(None, which);
-        Self { inner: queue.inner.clone(), tube: None, listing }
+        Self { inner: queue.inner.clone(), tube: None, listing, refused: None }
     }
 
     pub(crate) fn of_tube<T: ?Sized>(tube: &Tube<T>, which: EndIndex) -> Self {
         let listing = EndedWalk::new(Some(tube.number), which);
-        Self { inner: tube.inner.clone(), tube: Some(tube.name.clone()), listing }
+        let (inner, name) = (tube.inner.clone(), Some(tube.name.clone()));
+        Self { inner, tube: name, listing, refused: None }
     }
 
     /// Where it has come to: a page of another listing of the same tasks [goes on](Self::after)
     /// here. Holds nothing of the queue, and is good also after the queue was opened again.
     pub fn cursor(&self) -> EndedCursor {
-        EndedCursor { place: self.listing.place().cloned() }
+        EndedCursor { listing: self.listed(), place: self.listing.place().cloned() }
     }
 
     /// The same listing, from where another one over the same tasks has come to: tasks that ended
-    /// later, and those that it has passed by, are left out.
+    /// later, and those that it has passed by, are left out. With the cursor of another listing,
+    /// another tube or another queue its only item is the error
+    /// [`Invalid`](crate::ErrorKind::Invalid).
     pub fn after(mut self, cursor: EndedCursor) -> Self {
-        if let Some(place) = cursor.place {
+        if cursor.listing != self.listed() {
+            let why = "the cursor is of another listing, another tube or another queue";
+            self.refused = Some(Error::new(ErrorKind::Invalid).because(why));
+            self.listing = self.listing.ended();
+        } else if let Some(place) = cursor.place {
             self.listing = self.listing.after(place);
         }
         self
+    }
+
+    fn listed(&self) -> (QueueId, Option<u32>, EndIndex) {
+        let (number, which) = self.listing.over();
+        (self.inner.core.queue, number, which.clone())
     }
 }
 
@@ -74,7 +92,11 @@ impl Iterator for NewestFirst {
     type Item = Result<TaskSummary>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = self.listing.next(&self.inner.core).map_err(|error| error.during("list"));
+        let found = match self.refused.take() {
+            Some(refused) => Err(refused),
+            None => self.listing.next(&self.inner.core),
+        };
+        let found = found.map_err(|error| error.during("list"));
         let found = found.map_err(|error| match &self.tube {
             Some(tube) => error.in_tube(tube),
             None => error,

@@ -367,9 +367,12 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// and, in a tube with a placement, for the front and for a key whose task would come from
     /// another tube; [`Invalid`](ErrorKind::Invalid) for a ttl or ttr of less than a microsecond,
     /// delay together with run_at, a group, key, kind, book, gate or name of a detail that is
-    /// empty, too long or has control characters, and too many gates;
-    /// [`TooLarge`](ErrorKind::TooLarge) for details above 4 KiB, of a batch also for those of a
-    /// task with those of the batch, and of a task that is put again with its own.
+    /// empty, too long or has control characters, too many gates, a tag that is no name, and a task
+    /// that must exist without a key or with [`Conflict::Debounce`];
+    /// [`TooLarge`](ErrorKind::TooLarge) for more [tags](NewTask::tags) than a task may have and
+    /// for details above 4 KiB, of a batch also for those of a task with those of the batch, and of
+    /// a task that is put again with its own. With tasks that it comes [after](NewTask::after) as
+    /// said there.
     pub fn put(self) -> Result<TaskId> {
         self.put_outcome().map(|put| put.id)
     }

@@ -32,8 +32,9 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     }
 
     /// The caller holds the task of the key, by this guard: if the put puts it again, the lease
-    /// ends without a call of its [`on_lost`](Lease::on_lost). In a batch and in a transaction it
-    /// is called.
+    /// ends without a call of its [`on_lost`](Lease::on_lost). In a transaction it is called, and a
+    /// [`batch_of`](crate::Tube::batch_of) refuses such a task as
+    /// [`Invalid`](crate::ErrorKind::Invalid).
     ///
     /// ```
     /// use std::sync::Arc;

@@ -153,7 +153,7 @@ impl Lease {
     /// # Errors
     /// As [`Task::progress`].
     pub fn start(&self, meta: &str) -> Result<()> {
-        self.held.start(meta)
+        self.active().start(meta)
     }
 
     /// As [`Task::progress`].
@@ -161,7 +161,7 @@ impl Lease {
     /// # Errors
     /// As [`Task::progress`].
     pub fn progress(&self, percent: u8, text: &str) -> Result<()> {
-        self.held.progress(percent, text)
+        self.active().progress(percent, text)
     }
 
     /// As [`Task::checkpoint`].
@@ -169,7 +169,7 @@ impl Lease {
     /// # Errors
     /// As [`Task::progress`].
     pub fn checkpoint(&self, state: &[u8]) -> Result<()> {
-        self.held.checkpoint(state)
+        self.active().checkpoint(state)
     }
 
     /// As [`Task::last_checkpoint`].

@@ -109,8 +109,8 @@ impl<T: ?Sized> NewSchedule<'_, T> {
     /// refused for;
     /// [`Unsupported`](ErrorKind::Unsupported) for a cron text without the feature `cron`, for a
     /// tube with a placement, and for an option that its kind does not allow;
-    /// [`TooLarge`](ErrorKind::TooLarge) for a payload above 16 KiB, and for tags and details above
-    /// their limits; [`Codec`](ErrorKind::Codec); [`TubeNotFound`](ErrorKind::TubeNotFound) if the
+    /// [`TooLarge`](ErrorKind::TooLarge) for a payload above 16 KiB or the queue's limit, and for
+    /// tags and details above their limits; [`Codec`](ErrorKind::Codec); [`TubeNotFound`](ErrorKind::TubeNotFound) if the
     /// tube was dropped; [`DiskFull`](ErrorKind::DiskFull); [`Closed`](ErrorKind::Closed);
     /// [`InTransaction`](ErrorKind::InTransaction); [`Unknown`](ErrorKind::Unknown) if the sync
     /// failed.
@@ -320,7 +320,8 @@ impl Schedule {
     }
 
     /// Makes a child now, with this time as its nominal time; also while it is paused, and beside
-    /// one that [has not ended](Overlap::Skip). The next fire stands. Returns the child.
+    /// one that has not ended, unless its overlap is [`Overlap::Replace`], which removes that one.
+    /// The next fire stands. Returns the child.
     ///
     /// ```
     /// use std::time::Duration;

@@ -3,6 +3,8 @@
 
 use crate::api::queue::Queue;
 use crate::api::tube::Tube;
+use crate::api::tubes::Tubes;
+use crate::runtime::events::Event;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
@@ -38,8 +40,8 @@ pub struct Scope {
 }
 
 impl Queue {
-    /// The tubes whose names begin with this prefix. Any text; a prefix that no name of a tube can
-    /// have is refused by the verbs that use it.
+    /// The tubes whose names begin with this prefix. Any text; of a prefix that no name of a tube
+    /// can have [`tubes`](Scope::tubes) lists none, and its other verbs refuse the names.
     pub fn scope(&self, prefix: &str) -> Scope {
         Scope { queue: self.clone(), prefix: prefix.to_owned() }
     }
@@ -86,6 +88,19 @@ impl Scope {
         self.queue.create_tube(&self.name(name), options)
     }
 
+    /// As [`Queue::create_tube_with`].
+    ///
+    /// # Errors
+    /// As [`Queue::create_tube_with`] and [`tube`](Scope::tube).
+    pub fn create_tube_with(
+        &self,
+        name: &str,
+        options: TubeOptions,
+        on_change: impl Fn(&Event) + Send + Sync + 'static,
+    ) -> Result<Tube> {
+        self.queue.create_tube_with(&self.name(name), options, on_change)
+    }
+
     /// As [`Queue::find_tube`].
     ///
     /// # Errors
@@ -100,6 +115,39 @@ impl Scope {
     /// As [`Queue::drop_tube`] and [`tube`](Scope::tube).
     pub fn drop_tube(&self, name: &str) -> Result<()> {
         self.queue.drop_tube(&self.name(name))
+    }
+
+    /// As [`Queue::drop_tube_if_empty`].
+    ///
+    /// # Errors
+    /// As [`Queue::drop_tube_if_empty`] and [`tube`](Scope::tube).
+    pub fn drop_tube_if_empty(&self, name: &str) -> Result<()> {
+        self.queue.drop_tube_if_empty(&self.name(name))
+    }
+
+    /// As [`Queue::force_drop_tube`].
+    ///
+    /// # Errors
+    /// As [`Queue::force_drop_tube`] and [`tube`](Scope::tube).
+    pub fn force_drop_tube(&self, name: &str) -> Result<()> {
+        self.queue.force_drop_tube(&self.name(name))
+    }
+
+    /// As [`Queue::tubes_of`].
+    ///
+    /// # Errors
+    /// As [`Queue::tubes_of`] and [`tube`](Scope::tube).
+    pub fn tubes_of<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Result<Tubes> {
+        self.queue.tubes_of(names.into_iter().map(|name| self.name(name.as_ref())))
+    }
+
+    /// As [`Queue::tubes_with_prefix`]: those whose names go on with this one behind the scope's
+    /// prefix; with an empty one all of its tubes.
+    ///
+    /// # Errors
+    /// As [`Queue::tubes_with_prefix`].
+    pub fn tubes_with_prefix(&self, prefix: &str) -> Result<Tubes> {
+        self.queue.tubes_with_prefix(&self.name(prefix))
     }
 
     /// The names of its tubes, also of those in scopes inside it, without the prefix, sorted by

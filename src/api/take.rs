@@ -246,9 +246,9 @@ impl<T: ?Sized> Tube<T> {
     /// buried, and in a paused tube. A delay that has not ended is taken from its ttl again. The
     /// attempts of a buried task begin at 1, as after a [`kick`](Tube::kick).
     ///
-    /// The [gates](crate::flows#gates) of the tube must be open, and its group must have less than
-    /// its number of tasks [in flight](crate::TubeOptions::in_flight). A group with one task in
-    /// flight is taken in order: nothing overtakes its first ready task.
+    /// The [gates](crate::flows#gates) of the tube and of the task must be open, and its group must
+    /// have less than its number of tasks [in flight](crate::TubeOptions::in_flight). A group with
+    /// one task in flight is taken in order: nothing overtakes its first ready task.
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue};
@@ -268,8 +268,9 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// # Errors
     /// [`TaskNotFound`](ErrorKind::TaskNotFound); [`WrongTube`](ErrorKind::WrongTube) if it is in
-    /// another tube; [`WrongState`](ErrorKind::WrongState) if it is taken, or a gate of its tube or
-    /// its group does not allow it, as the message says; [`KeyExists`](ErrorKind::KeyExists) if it
+    /// another tube; [`WrongState`](ErrorKind::WrongState) if it is taken, blocked, finished or in
+    /// the trash, or a gate of its tube, of its own or its group does not allow it, as the message
+    /// says; [`KeyExists`](ErrorKind::KeyExists) if it
     /// is buried and another task counts for its key by now, see [`Unique`](crate::Unique);
     /// [`Codec`](ErrorKind::Codec) if its payload cannot be decoded, and then it is buried;
     /// [`LeaseLost`](ErrorKind::LeaseLost) if it was lost before its payload was read, because that
@@ -354,7 +355,10 @@ impl<T: ?Sized> Tube<T> {
     /// Makes a guard before a codec decodes the payload: otherwise a codec that panics would leave
     /// the task taken without a guard.
     pub(crate) fn guard(&self, handed: &Delivery) -> Lease {
-        Lease::new(self.ticket(handed.ticket()), self.consumer.clone())
+        let lease = Lease::new(self.ticket(handed.ticket()), self.consumer.clone());
+        // The take may have waited long.
+        lease.active();
+        lease
     }
 
     /// Reads the payload, if the op did not, and decodes it. If that fails, the task is buried;

@@ -11,7 +11,7 @@ use crate::api::tube::Tube;
 use crate::engine::Op;
 use crate::engine::dependencies::FoundTasks;
 use crate::engine::find_tasks::FindTasks;
-use crate::engine::held_verb::VerbWithPayload;
+use crate::engine::payload_verb::VerbWithPayload;
 use crate::engine::replace::Replacement;
 use crate::engine::settle::Adding;
 use crate::runtime::pipeline::follow_ends;

@@ -25,7 +25,7 @@ macro_rules! verdicts {
                 self.settle($settled)
             })*
             $($(#[$keeping])* pub fn $keep(&self, $($length: $span),*) -> Result<()> {
-                self.held.settle($kept)
+                self.active().settle($kept)
             })*
             $($(#[$reading])* pub fn $read(&self) -> $found {
                 self.held.$read()
@@ -37,7 +37,7 @@ macro_rules! verdicts {
                 self.lease.settle($settled)
             })*
             $($(#[$keeping])* pub fn $keep(&self, $($length: $span),*) -> Result<()> {
-                self.lease.held.settle($kept)
+                self.lease.active().settle($kept)
             })*
             $($(#[$reading])* pub fn $read(&self) -> $found {
                 self.lease.held.$read()

@@ -435,7 +435,8 @@ verdicts! {
         /// The task's number.
         id() -> TaskId;
 
-        /// The name of the task's tube, for a loop that works on tasks of several tubes.
+        /// The name of the tube that the task was taken from, for a loop that works on tasks of
+        /// several tubes.
         tube() -> &str;
 
         /// The right to settle the task, as plain data. The guard stays valid; the first of the two

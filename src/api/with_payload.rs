@@ -5,11 +5,10 @@ use crate::api::lease::{Lease, Task};
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::transact::Transaction;
 use crate::api::tube::Tube;
-use crate::engine::replace::Replacement;
+use crate::engine::payload_verb::VerbWithPayload;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::debug;
 use crate::words::payload::{Encoded, NewPayload};
-use crate::words::sync::Ordering;
 use crate::words::verb::{Advance, Verdict};
 
 /// A taken task and the payload that its next verb brings, from [`Task::with_payload`],
@@ -27,7 +26,8 @@ use crate::words::verb::{Advance, Verdict};
 /// limit; [`DiskFull`](ErrorKind::DiskFull); [`Full`](ErrorKind::Full) at the limit of all
 /// [durable](crate::Builder::durable_bytes_max) or all
 /// [temporary](crate::Builder::temporary_bytes_max) tubes; [`Unsupported`](ErrorKind::Unsupported)
-/// for an ack in a tube that does not [keep finished tasks](crate::TubeOptions::keep_finished);
+/// for an ack in a tube that does not [keep finished tasks](crate::TubeOptions::keep_finished), or
+/// keeps them [without their payloads](crate::TubeOptions::drop_payloads);
 /// [`WrongState`](ErrorKind::WrongState) if another call has replaced the payload at the same time;
 /// [`Invalid`](ErrorKind::Invalid) for plain bytes where a codec has encoded the task.
 #[derive(Debug)]
@@ -95,15 +95,6 @@ impl TicketHandle {
     pub fn with_payload<'a>(&'a self, payload: impl Into<NewPayload<'a>>) -> WithPayload<'a> {
         WithPayload { holder: Holder::Ticket(self), payload: payload.into() }
     }
-
-    fn replacement<'a>(&self, payload: NewPayload<'a>) -> Replacement<'a> {
-        Replacement {
-            payload,
-            payload_bytes_max: self.inner.core.live.payload_bytes_max.load(Ordering::Relaxed),
-            durable_bytes_max: self.inner.core.live.durable_bytes_max.load(Ordering::Relaxed),
-            staged: None,
-        }
-    }
 }
 
 impl<'q> Transaction<'q> {
@@ -120,24 +111,17 @@ impl<'q> Transaction<'q> {
 impl Holder<'_> {
     fn held(&self) -> &TicketHandle {
         match self {
-            Self::Guard(lease) => &lease.held,
+            Self::Guard(lease) => lease.active(),
             Self::Ticket(held) => held,
         }
     }
 
     /// Runs a verb that settles the task. If it is refused, the lease stays.
     fn settle(self, verb: impl FnOnce(&TicketHandle) -> Result<()>) -> Result<()> {
-        let lease = match self {
-            Self::Ticket(held) => return verb(held),
-            Self::Guard(lease) => lease,
-        };
-        lease.mute(true);
-        let done = verb(&lease.held);
-        match done {
-            Ok(()) => lease.finish(),
-            Err(_) => lease.mute(false),
+        match self {
+            Self::Ticket(held) => verb(held),
+            Self::Guard(lease) => lease.settle_kept(verb),
         }
-        done
     }
 }
 
@@ -168,15 +152,17 @@ impl WithPayload<'_> {
         let payload = self.payload;
         self.holder.settle(|held| {
             held.advance_by(next, terms, |op, durability| {
-                held.inner.core.run_with_payload(op, held.replacement(payload), durability)
+                let core = &held.inner.core;
+                core.run_with_payload(op, core.replacement(payload), durability)
             })
         })
     }
 }
 
 fn apply(held: &TicketHandle, verdict: Verdict<'_>, payload: NewPayload<'_>) -> Result<()> {
+    let core = &held.inner.core;
     held.settle_by(verdict, |op, _| {
-        held.inner.core.run_with_payload(op, held.replacement(payload), held.durability)
+        core.run_with_payload(op, core.replacement(payload), held.durability)
     })
 }
 
@@ -184,7 +170,25 @@ impl WithPayloadIn<'_, '_> {
     /// Adds a verdict.
     pub(super) fn settle(self, verdict: Verdict<'_>) -> Result<()> {
         let held = &self.lease.held;
-        self.tx.settle_with(held, verdict, held.replacement(self.payload))
+        self.tx.settle_with(held, verdict, held.inner.core.replacement(self.payload))
+    }
+
+    /// As [`Transaction::advance`]: the next step has this payload.
+    ///
+    /// # Errors
+    /// As [`Transaction::advance`], and as [`WithPayload`] says.
+    pub fn advance<U: ?Sized>(self, next: &Tube<U>) -> Result<()> {
+        self.advance_with(next, Advance::new())
+    }
+
+    /// As [`Transaction::advance_with`]: the next step has this payload.
+    ///
+    /// # Errors
+    /// As [`Transaction::advance_with`], and as [`WithPayload`] says.
+    pub fn advance_with<U: ?Sized>(self, next: &Tube<U>, terms: Advance<'_>) -> Result<()> {
+        let new = self.lease.held.inner.core.replacement(self.payload);
+        self.tx
+            .advance_by(self.lease, next, terms, |verb| self.tx.run(&VerbWithPayload { verb, new }))
     }
 }
 

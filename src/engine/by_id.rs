@@ -59,7 +59,8 @@ pub(crate) struct Kick<'a> {
     pub(crate) from: Option<Key>,
 }
 
-/// Makes these tasks ready again; those that are not buried are stepped over.
+/// Makes these tasks ready again, or the first of them if that is much; those that are not buried
+/// are stepped over.
 pub(crate) struct KickMany<'a> {
     pub(crate) tube: u32,
     /// Only those in this failure group.
@@ -73,6 +74,8 @@ pub(crate) struct KickedSome {
     pub(crate) kicked: u64,
     /// Those that stay buried, because another task counts for their key.
     pub(crate) clashes: Vec<TaskId>,
+    /// How many it has looked at: the first ones.
+    pub(crate) looked: usize,
 }
 
 impl KickedSome {
@@ -182,6 +185,7 @@ fn kick_if_buried(
     (id, group): (TaskId, Option<&str>),
     done: &mut KickedSome,
 ) -> Result<()> {
+    done.looked += 1;
     let found = match lookup::find(ctx, tube, id) {
         Err(error) if error.is_not_found() => return Ok(()),
         found => sound(found)?,
@@ -258,6 +262,9 @@ impl Op for Kick<'_> {
             if done.kicked == self.most || ctx.count(tube.range(Tag::Buried)) == 0 {
                 return Ok((done, None));
             }
+            if done.looked > 0 && ctx.is_sweep_long() {
+                break;
+            }
             let Some((met, _)) = rows.next(ctx)? else { return Ok((done, None)) };
             let id = key::id_of(&met).ok_or_else(|| damaged("buried"))?;
             let group = self.failed.map(|(group, _)| group);
@@ -283,6 +290,9 @@ impl Op for KickMany<'_> {
         let tube = &*ctx.tube(self.tube)?;
         let mut done = KickedSome::default();
         for id in self.ids {
+            if done.looked > 0 && ctx.is_sweep_long() {
+                break;
+            }
             kick_if_buried(ctx, tube, (*id, self.group), &mut done)?;
         }
         Ok(done)

@@ -14,7 +14,7 @@ use crate::format::{Scan, Value, View};
 use crate::words::clock::{NEVER, Now, instant};
 use crate::words::error::Result;
 use crate::words::history::{History, HistoryEntry, HistoryEvent};
-use crate::words::limits::LOG_BYTES_MAX;
+use crate::words::limits::{HISTORY_ENTRIES_MAX, LOG_BYTES_MAX};
 use crate::words::name::cut;
 use crate::words::task::{Cause, Reason, TaskId};
 use std::ops;
@@ -182,6 +182,7 @@ pub(crate) fn append(
 ) -> Result<()> {
     let (run, id, limits) = (task.tube.run(), task.id, task.tube.row.options.history);
     let mut stored = progress.history().unwrap_or_default();
+    stored.first = stored.numbers().start;
     let (before, number, value) = (stored, stored.next, row.encode());
     let Some(next) = number.checked_add(1) else { return Ok(()) };
     stored.next = next;
@@ -218,7 +219,7 @@ fn bytes_of(view: &dyn View, (run, id): (Run, TaskId), numbers: ops::Range<u32>)
 /// Removes the history of a task that is removed.
 pub(crate) fn erase(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, progress: &TaskProgress) {
     if let Some(stored) = progress.history() {
-        for number in stored.first..stored.next {
+        for number in stored.numbers() {
             ctx.remove(key::history(task.tube.run(), task.id, number));
         }
     }
@@ -233,7 +234,7 @@ pub(crate) fn pass_on(
 ) -> Result<()> {
     let run = old.tube.run();
     if let Some(stored) = progress.history() {
-        for number in stored.first..stored.next {
+        for number in stored.numbers() {
             let row = ctx.row(&key::history(run, old.id, number))?;
             if let Some((met, _)) = &row {
                 ctx.remove(key::copy(met));
@@ -262,10 +263,11 @@ pub(crate) fn recover(
     let mut rows = Scan::prefixed(key::history_of(run, id));
     let mut found: Option<StoredHistory> = None;
     while let Some((met, row)) = rows.next(ctx)? {
-        let Some(number) = key::history_number(&met) else { continue };
-        let first = found.map_or(number, |found| found.first);
-        let bytes = found.map_or(0, |found| found.bytes);
-        let bytes = bytes.saturating_add(row.map_or(0, |row| row.len() as u32));
+        // The number of a damaged entry may be any.
+        let (Some(number), Some(row)) = (key::history_number(&met), row) else { continue };
+        let before = found.filter(|it| number - it.first < HISTORY_ENTRIES_MAX);
+        let first = before.map_or(number, |found| found.first);
+        let bytes = before.map_or(0, |found| found.bytes).saturating_add(row.len() as u32);
         found = Some(StoredHistory { first, next: number.saturating_add(1), bytes });
     }
     if let Some(found) = found {
@@ -288,7 +290,7 @@ pub(crate) fn read(view: &dyn View, tube: &TubeEntry, id: TaskId, now: Now) -> R
     history.entries.push(HistoryEntry { nominal, ..put });
     let kept = state.progress().history().unwrap_or_default();
     history.dropped = u64::from(kept.first);
-    for number in kept.first..kept.next {
+    for number in kept.numbers() {
         let row = view.row(&key::history(tube.run(), id, number))?.and_then(|(_, row)| row);
         match row.as_deref().and_then(HistoryRow::decode) {
             Some(row) => history.entries.push(told_as(row)),

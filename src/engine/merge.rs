@@ -379,9 +379,7 @@ impl MergeSome {
             keys::is_free(ctx, to, (task.key(), task.id))?;
         }
         if !matches!(next, TaskState::Done(_) | TaskState::Trashed(_)) {
-            // Bytes need no room: they are counted already.
-            let others_wait = self.others_wait && to.row.options.capacity.is_some();
-            moves::room(ctx, to, others_wait)?;
+            moves::room(ctx, to, self.others_wait)?;
         }
         let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
         let since = Some(row.lives_since()).filter(|_| next.progress().expires != NEVER);

@@ -85,7 +85,7 @@ pub(crate) mod fire;
 pub(crate) mod schedule_verbs;
 pub(crate) mod staging;
 pub(crate) mod linking;
-pub(crate) mod held_verb;
+pub(crate) mod payload_verb;
 pub(crate) mod restore;
 pub(crate) mod follow;
 pub(crate) mod sweep;

@@ -8,7 +8,7 @@ use crate::engine::edge_exchange::EdgeExchange;
 use crate::engine::new_row::{Extras, NewRow};
 use crate::engine::replace::Replacement;
 use crate::engine::settle;
-use crate::engine::stored::{self, TaskRef, TaskState};
+use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tags::Moving;
 use crate::engine::tube_cache::{TubeEntry, TubeRef};
 use crate::engine::update::Changes;
@@ -151,11 +151,23 @@ impl Move<'_> {
         stands
     }
 
-    fn tube_of_task<'t>(&self, ctx: &OpContext<'t>) -> Result<TubeRef<'t>> {
-        match self.ticket() {
-            Some(ticket) => held_in::tube(ctx, self.from, ticket),
-            None => ctx.tube(self.from),
-        }
+    /// The task and its tube.
+    pub(super) fn target<'t>(
+        &self,
+        ctx: &OpContext<'t>,
+    ) -> Result<(TubeRef<'t>, StoredTask, TaskState)> {
+        let tube = match self.ticket() {
+            Some(ticket) => held_in::tube(ctx, self.from, ticket)?,
+            None => ctx.tube(self.from)?,
+        };
+        let (stored, state) = match self.which {
+            Which::Held(ticket, _) => {
+                let (stored, taken) = settle::held(ctx, &tube, ticket)?;
+                (stored, TaskState::Taken(taken))
+            }
+            Which::ById(id, _) | Which::Again(id, ..) => lookup::find(ctx, &tube, id)?,
+        };
+        Ok((tube, stored, state))
     }
 
     /// Decides, perhaps on the task with a new payload.
@@ -164,15 +176,10 @@ impl Move<'_> {
         ctx: &mut OpContext<'_>,
         new: Option<&Replacement<'_>>,
     ) -> Result<()> {
-        let (from, to) = (&*self.tube_of_task(ctx)?, &*ctx.tube(self.to)?);
+        let to = &*ctx.tube(self.to)?;
         self.check(to)?;
-        let (stored, state) = match self.which {
-            Which::Held(ticket, _) => {
-                let (stored, taken) = settle::held(ctx, from, ticket)?;
-                (stored, TaskState::Taken(taken))
-            }
-            Which::ById(id, _) | Which::Again(id, ..) => lookup::find(ctx, from, id)?,
-        };
+        let (from, stored, state) = self.target(ctx)?;
+        let from = &*from;
         let bytes = stored.task(from)?.bytes;
         let id = self.id_after(&state);
         let stored = match new {

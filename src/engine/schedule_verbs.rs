@@ -15,7 +15,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{CRON_BYTES_MAX, FIRE_KEYS_MAX};
 use crate::words::numbers::Numbers;
 use crate::words::schedule::{Missed, Overlap, Timing, check_missed, check_name, check_payload};
-use crate::words::tags::check as check_tags;
+use crate::words::tags::{check as check_tags, check_given};
 use crate::words::task::{Cause, TaskId};
 
 /// What a call says of a schedule; what it does not say is the default, or stays as it is.
@@ -333,6 +333,10 @@ impl Op for TagSchedule<'_> {
     }
 
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<()> {
+        match self.is_added {
+            true => check_tags(self.tags)?,
+            false => check_given(self.tags)?,
+        }
         let before = schedules::named(ctx, self.name)?;
         let mut after = before.clone();
         let stored = &mut after.row.child.tags;

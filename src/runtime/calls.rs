@@ -355,13 +355,20 @@ impl Shared {
         self.timer.close();
         self.background.close();
         self.group_commit.close();
-        // A failure in a checkpoint that no call waited for is reported here at the latest.
-        let ended = self.health.reads().and_then(|()| match self.health.is_read_only() {
-            true => Ok(()),
-            false => self.end_writing(),
-        });
-        let writer = self.writer();
-        let mut state = self.state.lock();
+        let is_writer = !self.health.is_read_only();
+        let (ended, writer, mut state) = loop {
+            let tokens = self.state.lock().next_token();
+            // A failure in a checkpoint that no call waited for is reported here at the latest.
+            let ended = self.health.reads();
+            let ended = ended.and_then(|()| if is_writer { self.end_writing() } else { Ok(()) });
+            let (writer, state) = (self.writer(), self.state.lock());
+            // The end of the sessions draws one. A call that was let in before the close may have
+            // taken a task since: that lease returns too. There are only so many such calls.
+            let is_left = is_writer && ended.is_ok() && state.next_token() > tokens + 1;
+            if !is_left {
+                break (ended, writer, state);
+            }
+        };
         // All running calls have published their changes; no call changes anything from here on.
         self.hub.end();
         let released = state.store.close();
@@ -442,15 +449,24 @@ fn depends_on_rows(kind: ErrorKind) -> bool {
             | ErrorKind::TubeExists
             | ErrorKind::TubeMismatch
             | ErrorKind::TubeBusy
+            | ErrorKind::HasDependents
+            | ErrorKind::Cycle
+            | ErrorKind::TooDeep
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::take::Take;
     use crate::format::{Range, Tag};
+    use crate::store::disk::{Disk, DiskFile, Found, Staging};
+    use crate::store::{Access, Folder};
     use crate::words::limits::SWEEP_TASKS;
-    use crate::{Queue, Tube};
+    use crate::words::sync::{AtomicBool, Mutex};
+    use crate::{Queue, Tube, TubeOptions};
+    use std::path::Path;
+    use std::{fmt, io};
 
     /// Regression: the handle of every thread that had ended was kept until the close, and with it
     /// the thread's stack: one for each time that a first callback was set.
@@ -491,6 +507,92 @@ mod tests {
         assert!(is_more());
         while is_more() {}
         drop(tasks);
+    }
+
+    type Hook = Box<dyn FnOnce() + Send>;
+
+    /// A folder, or its base, that calls something at the next sync of the base.
+    struct Hooked<F>(F, Arc<Mutex<Option<Hook>>>);
+
+    impl<F> fmt::Debug for Hooked<F> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("hooked")
+        }
+    }
+
+    impl Disk for Hooked<Folder> {
+        fn folder(&self) -> &Path {
+            self.0.folder()
+        }
+
+        fn found(&self) -> io::Result<Found> {
+            self.0.found()
+        }
+
+        fn stage(&self) -> io::Result<Box<dyn Staging>> {
+            self.0.stage()
+        }
+
+        fn open_journal(&self, access: Access) -> io::Result<Option<Arc<dyn DiskFile>>> {
+            self.0.open_journal(access)
+        }
+
+        fn open_base(&self, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+            let base = self.0.open_base(access)?;
+            Ok(Arc::new(Hooked(base, self.1.clone())))
+        }
+    }
+
+    impl DiskFile for Hooked<Arc<dyn DiskFile>> {
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+
+        fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.0.read_at(offset, out)
+        }
+
+        fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.0.write_at(offset, data)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.0.set_len(len)
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            let hook = self.1.lock().take();
+            hook.into_iter().for_each(|hook| hook());
+            self.0.sync()
+        }
+    }
+
+    /// Regression: a take that was let in before a close, and got the engine's lock after the close
+    /// had returned the leases, left one behind. The next opening charged it, and buried the task
+    /// after its last attempt.
+    #[test]
+    fn a_close_returns_the_lease_of_a_take_that_it_came_into() {
+        let home = tempfile::tempdir().unwrap();
+        let (path, hook) = (home.path().join("q"), Arc::<Mutex<Option<Hook>>>::default());
+        let disk = Arc::new(Hooked(Folder::at(&path), hook.clone()));
+        let queue = Queue::builder().by_hand(true).disk(disk).open_disk().unwrap();
+        let tube = queue.create_tube("t", TubeOptions::default().max_attempts(1)).unwrap();
+        tube.put(b"x").unwrap();
+        // The close syncs the base after it has returned the leases, without the lock.
+        let (core, number) = (Arc::downgrade(&queue.inner), tube.number);
+        let took = Arc::new(AtomicBool::new(false));
+        let has_taken = took.clone();
+        *hook.lock() = Some(Box::new(move || {
+            let inner = core.upgrade().unwrap();
+            let (taken, _) = submit(&inner.core, &Take::new(number, 1, 0)).unwrap();
+            has_taken.store(taken.len() == 1, Ordering::Release);
+        }));
+        queue.close().unwrap();
+        assert!(took.load(Ordering::Acquire));
+        drop((queue, tube));
+        let queue = Queue::open(&path).unwrap();
+        assert_eq!(queue.tube("t").unwrap().take().unwrap().attempt(), 1);
+        assert_eq!(queue.check().unwrap(), [""; 0]);
     }
 
     fn count(core: &Shared, tag: Tag) -> u64 {

@@ -19,9 +19,18 @@ pub(crate) struct ClosedLines {
     /// By tube.
     of_tubes: BTreeMap<u32, OfTube>,
     /// The tubes behind a gate.
-    tubes: BTreeMap<String, BTreeSet<u32>>,
+    tubes: BTreeMap<String, Behind>,
     /// The names of throttles, by their runs.
     throttles: BTreeMap<Run, String>,
+}
+
+/// The tubes behind one gate.
+#[derive(Debug, Default)]
+struct Behind {
+    all: BTreeSet<u32>,
+    /// Those for which it is known to be closed. Each came here by a look of a take, so that the
+    /// walk over them at the next slot that is left costs no more than those looks.
+    closed: BTreeSet<u32>,
 }
 
 /// What is known of the lines of one tube.
@@ -63,7 +72,7 @@ impl ClosedLines {
     /// The tubes behind a gate, from this number on.
     pub(crate) fn behind(&self, gate: NamedGate<'_>, from: u32) -> impl Iterator<Item = u32> {
         let tubes = self.tubes.get(&task_gates::text(gate));
-        tubes.into_iter().flat_map(move |tubes| tubes.range(from..).copied())
+        tubes.into_iter().flat_map(move |tubes| tubes.all.range(from..).copied())
     }
 
     /// The name of the throttle of this run, if lines of the tube stand behind it.
@@ -78,8 +87,13 @@ impl ClosedLines {
         if let (Some(run), NamedGate::Throttle(name)) = (run, task_gates::named(gate)) {
             self.throttles.insert(run, name.to_owned());
         }
-        self.tubes.entry(gate.to_owned()).or_default().insert(tube);
-        self.of_tubes.entry(tube).or_default().gates.insert(gate.to_owned());
+        let of_tube = self.of_tubes.entry(tube).or_default();
+        of_tube.gates.insert(gate.to_owned());
+        let behind = self.tubes.entry(gate.to_owned()).or_default();
+        behind.all.insert(tube);
+        if !of_tube.may_open.contains(gate) {
+            behind.closed.insert(tube);
+        }
     }
 
     /// Follows what a step says, in which slots of these throttles were left. What may be open is
@@ -118,22 +132,32 @@ impl ClosedLines {
 
     fn close(&mut self, tube: u32, gate: &str, run: Option<Run>) {
         self.enter(tube, gate, run);
-        if let Some(of_tube) = self.of_tubes.get_mut(&tube) {
-            of_tube.may_open.remove(gate);
+        if let Some(of_tube) = self.of_tubes.get_mut(&tube)
+            && of_tube.may_open.remove(gate)
+            && let Some(behind) = self.tubes.get_mut(gate)
+        {
+            behind.closed.insert(tube);
         }
     }
 
     fn open(&mut self, tube: u32, gate: &str) {
         let of_tube = self.of_tubes.get_mut(&tube).filter(|it| it.gates.contains(gate));
-        if let Some(of_tube) = of_tube {
+        if let Some(of_tube) = of_tube
+            && let Some(behind) = self.tubes.get_mut(gate)
+            && behind.closed.remove(&tube)
+        {
             of_tube.may_open.insert(gate.to_owned());
         }
     }
 
     /// Rows were mended: any gate of the tube may be open, and any limit may have ended.
     pub(crate) fn doubt(&mut self, tube: u32) {
-        if let Some(of_tube) = self.of_tubes.get_mut(&tube) {
-            (of_tube.may_open, of_tube.end) = (of_tube.gates.clone(), 0);
+        let Some(of_tube) = self.of_tubes.get_mut(&tube) else { return };
+        (of_tube.may_open, of_tube.end) = (of_tube.gates.clone(), 0);
+        for gate in &of_tube.gates {
+            if let Some(behind) = self.tubes.get_mut(gate) {
+                behind.closed.remove(&tube);
+            }
         }
     }
 
@@ -149,16 +173,19 @@ impl ClosedLines {
     fn leave_slot(&mut self, throttle: Run) {
         let Some(name) = self.throttles.get(&throttle) else { return };
         let gate = task_gates::text(NamedGate::Throttle(name));
-        let tubes: Vec<u32> = self.tubes.get(&gate).into_iter().flatten().copied().collect();
-        for tube in tubes {
-            self.open(tube, &gate);
+        let closed = self.tubes.get_mut(&gate).map(|behind| std::mem::take(&mut behind.closed));
+        for tube in closed.into_iter().flatten() {
+            if let Some(of_tube) = self.of_tubes.get_mut(&tube) {
+                of_tube.may_open.insert(gate.clone());
+            }
         }
     }
 
     fn leave(&mut self, tube: u32, gate: &str) {
         if let Some(tubes) = self.tubes.get_mut(gate) {
-            tubes.remove(&tube);
-            if tubes.is_empty() {
+            tubes.all.remove(&tube);
+            tubes.closed.remove(&tube);
+            if tubes.all.is_empty() {
                 self.tubes.remove(gate);
                 if let NamedGate::Throttle(left) = task_gates::named(gate) {
                     self.throttles.retain(|_, name| name != left);
@@ -231,5 +258,27 @@ mod tests {
         let next = LineSteps { next_end: vec![(1, NEVER)], ..LineSteps::default() };
         lines.follow(&next, &[]);
         assert_eq!((lines.end(1), lines.end(2)), (NEVER, NEVER));
+    }
+
+    /// Regression: each slot that was left walked over all tubes behind the throttle.
+    #[test]
+    fn a_slot_that_is_left_again_finds_only_what_was_closed_since() {
+        let (mut lines, throttle) = (ClosedLines::default(), Run(7));
+        let gpu = task_gates::text(NamedGate::Throttle("gpu"));
+        let closed = (1..=3).map(|tube| (tube, gpu.clone(), Some(throttle))).collect();
+        lines.follow(&LineSteps { closed, ..LineSteps::default() }, &[]);
+        let known_closed = |lines: &ClosedLines| lines.tubes[&gpu].closed.len();
+        assert_eq!(known_closed(&lines), 3);
+        lines.follow(&LineSteps::default(), &[throttle, throttle]);
+        assert_eq!(known_closed(&lines), 0);
+        let looked = vec![(2, gpu.clone(), LookedBehind::IsClosed(Some(throttle)))];
+        lines.follow(&LineSteps { looked, ..LineSteps::default() }, &[]);
+        assert_eq!((known_closed(&lines), opened(&lines, 2).len()), (1, 0));
+        lines.doubt(2);
+        assert_eq!((known_closed(&lines), opened(&lines, 2).len()), (0, 1));
+        lines.forget(2);
+        lines.leave_slot(throttle);
+        assert_eq!(opened(&lines, 1), [gpu]);
+        assert!(opened(&lines, 2).is_empty());
     }
 }

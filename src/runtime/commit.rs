@@ -17,13 +17,14 @@ use crate::engine::repair::Repair;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
 use crate::engine::{Op, WithoutPayloads, gates, query};
 use crate::format::{Tag, View};
+use crate::runtime::deadlines::Walk;
 use crate::runtime::derived_state::DerivedState;
 use crate::runtime::events::Hub;
 use crate::runtime::group_commit::{GroupCommit, Mark};
 use crate::store::{Health, Opened, Store};
 use crate::words::clock::{Clock, Now, QueueClock};
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
-use crate::words::limits::{SWEEP_TASKS, SWEEP_TASKS_FULL};
+use crate::words::limits::{SWEEP_TASKS, SWEEP_TASKS_FULL, SWEEPS_OF_TURN};
 use crate::words::numbers::Numbers;
 use crate::words::sync::Arc;
 use crate::words::task::{State, TaskId};
@@ -48,6 +49,8 @@ pub(crate) struct EngineState {
 pub(crate) struct Attempts {
     /// When the caller first met due work.
     came: Option<Now>,
+    /// How far the due tubes were looked through for those of a set.
+    walk: Walk,
     repaired: Repaired,
     /// What follows from the ends of tasks is left to other steps: in the step itself it failed.
     leaves_ends: bool,
@@ -88,6 +91,11 @@ impl EngineState {
     /// The first id that has not been given to a task.
     pub(crate) fn next_id(&self) -> u64 {
         self.numbers.next.ids
+    }
+
+    /// The token of the next lease.
+    pub(crate) fn next_token(&self) -> u64 {
+        self.numbers.next.tokens
     }
 
     /// Whether this id may have been given to a task.
@@ -137,7 +145,8 @@ impl EngineState {
 
     /// Does the due work of a tube before an op, one sweep for each turn of the lock. While work is
     /// left that was due when the call began, other threads get the lock between the turns. Work
-    /// that became due later is little and is done in the last turn.
+    /// that became due later is mostly little and is done in the last turn. If the call had to
+    /// wait, it may be much: a turn has a bounded number of sweeps.
     ///
     /// The last sweep and the op are one record: a timer is promoted and taken at once. Then the
     /// answer of the op is returned; `None` if it is still to be done.
@@ -154,8 +163,9 @@ impl EngineState {
             return Ok(None);
         }
         let came = *attempt.call.came.get_or_insert(attempt.now);
-        let mut is_refused = false;
+        let (mut is_refused, mut sweeps) = (false, 0);
         loop {
+            sweeps += 1;
             let work = WorkOff::of((&self.derived, &self.store), (tube, SWEEP_TASKS), sees_delays);
             let more = if is_refused {
                 self.commit(&work, attempt)?.0
@@ -174,7 +184,7 @@ impl EngineState {
             if !more {
                 return Ok(None);
             }
-            if self.is_due(tube, sees_delays, came)? {
+            if sweeps == SWEEPS_OF_TURN || self.is_due(tube, sees_delays, came)? {
                 return Err(Undone::TryAfter(Need::Yield));
             }
         }
@@ -186,8 +196,11 @@ impl EngineState {
     fn work_off_set(&mut self, set: u32, attempt: &mut Attempt<'_>) -> Result<(), Undone> {
         let came = *attempt.call.came.get_or_insert(attempt.now);
         self.derived.look_at_clock(attempt.now);
-        let mut left = SWEEP_TASKS;
-        for tube in self.due_of_set(set, attempt.now, SWEEP_TASKS)? {
+        let (begin, mut left) = (attempt.call.walk, SWEEP_TASKS);
+        let mut walk = begin;
+        let (due, is_cut) = self.due_of_set(set, attempt.now, SWEEP_TASKS, &mut walk)?;
+        for tube in &due {
+            let tube = *tube;
             if !self.is_due(tube, true, attempt.now)? {
                 continue;
             }
@@ -210,12 +223,19 @@ impl EngineState {
         }
         // On a full disk what is left may stay where it is.
         if left == 0 && !self.store.is_full() {
-            for tube in self.due_of_set(set, came, 1)? {
-                if self.is_due(tube, true, came)? {
-                    return Err(Undone::TryAfter(Need::Yield));
-                }
+            let (more, is_cut) = self.due_of_set(set, came, 1, &mut walk)?;
+            let mut is_left = is_cut;
+            for tube in due.iter().chain(&more) {
+                is_left = is_left || self.is_due(*tube, true, came)?;
             }
+            if is_left {
+                return Err(Undone::TryAfter(Need::Yield));
+            }
+        } else if is_cut {
+            attempt.call.walk = walk;
+            return Err(Undone::TryAfter(Need::Yield));
         }
+        attempt.call.walk = Walk::default();
         Ok(())
     }
 

@@ -16,7 +16,7 @@ pub(crate) struct Deadlines {
 }
 
 /// The position of a walk over the due tubes.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Walk {
     /// The index of the kind in [`Deadline::ALL`].
     kind: usize,

@@ -1,13 +1,14 @@
 //! The walk over the tasks of an index by the time of their ends, backwards and page by page. The
 //! engine's lock is held for one bounded step at a time.
 
-use crate::engine::context::sound;
+use crate::engine::context::{damaged, sound};
 use crate::engine::description;
 use crate::format::key::{self, Key, Run};
 use crate::format::{Range, Tag, View};
 use crate::runtime::commit::EngineState;
 use crate::runtime::failed::TubesByRun;
 use crate::runtime::shared::Shared;
+use crate::store::Snapshot;
 use crate::words::error::Result;
 use crate::words::task::TaskSummary;
 use smallvec::{SmallVec, smallvec};
@@ -19,6 +20,7 @@ const KEYS_MAX: usize = 4096;
 const KEYS_LEAST: usize = 4;
 
 /// Which tasks a walk is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EndIndex {
     /// The buried ones of a failure group.
     Failed(String),
@@ -43,11 +45,14 @@ pub(crate) struct EndedWalk {
     place: Option<Key>,
 }
 
-/// A walk over index rows, backwards and page by page.
+/// A walk over the rows of an index, backwards and page by page. The row of a task may go from one
+/// side to the other meanwhile, so all sides are read at one look.
 struct IndexWalk {
-    start: Key,
-    /// Where the rows that were not read yet end; none once all were read.
-    end: Option<Key>,
+    /// The beginnings of the keys; behind them keys of all sides are in one order.
+    sides: SmallVec<[Key; 2]>,
+    /// Where the rows of each side that were not read yet end. None once all were read.
+    ends: Option<SmallVec<[Key; 2]>>,
+    /// The ends of the keys that were read.
     page: VecDeque<Key>,
     /// Keys of a page.
     most: usize,
@@ -55,64 +60,82 @@ struct IndexWalk {
 
 impl IndexWalk {
     /// One of so many that are walked over side by side, whose pages are in memory together.
-    fn over(prefix: Key, lanes: usize) -> Self {
+    fn over(sides: SmallVec<[Key; 2]>, lanes: usize) -> Self {
         let most = (KEYS_MAX / lanes.max(1)).max(KEYS_LEAST);
-        Self { end: Some(key::end_of(&prefix)), start: prefix, page: VecDeque::new(), most }
+        let ends = sides.iter().map(|side| key::end_of(side)).collect();
+        Self { ends: Some(ends), sides, page: VecDeque::new(), most }
     }
 
     /// Leaves out the rows up to the one whose key ends so.
-    fn go_on_after(&mut self, place: &Key) {
-        let mut end = key::copy(&self.start);
-        end.extend_from_slice(place);
-        self.end = Some(end);
+    fn go_on_after(&mut self, place: &[u8]) {
+        self.ends = Some(self.keys_of(place));
     }
 
-    /// The next key.
+    /// The keys of all sides that end so.
+    fn keys_of(&self, place: &[u8]) -> SmallVec<[Key; 2]> {
+        let on = |side: &Key| {
+            let mut key = key::copy(side);
+            key.extend_from_slice(place);
+            key
+        };
+        self.sides.iter().map(on).collect()
+    }
+
+    /// The end of the next key.
     fn peek(&mut self, core: &Shared) -> Result<Option<&Key>> {
         while self.page.is_empty() {
-            let Some(end) = self.end.take() else { return Ok(None) };
-            let (page, from) = core.read_snapshot(
-                |state, _| Ok((state.store.snapshot_range_back(&self.start, &end)?, ())),
-                |snapshot, ()| snapshot.keys_back(self.most),
-            )?;
-            self.page = page;
-            self.end = (from > self.start).then_some(from);
+            let Some(ends) = self.ends.take() else { return Ok(None) };
+            let snapshots = |state: &EngineState, _| {
+                let of_side =
+                    |(side, end): (&Key, &Key)| state.store.snapshot_range_back(side, end);
+                let mut all = self.sides.iter().zip(&ends).map(of_side);
+                let first = all.next().ok_or_else(|| damaged("index"))??;
+                Ok((first, all.collect::<Result<SmallVec<[Snapshot; 1]>>>()?))
+            };
+            let (mut keys, place) = core.read_snapshot(snapshots, |first, others| {
+                let (mut keys, mut from) = (Vec::new(), None);
+                let sides = std::iter::once(first).chain(&others);
+                for (side, snapshot) in self.sides.iter().zip(sides) {
+                    let (page, unread) = snapshot.keys_back(self.most)?;
+                    let place = |key: &Key| Key::from_slice(key.get(side.len()..).unwrap_or(&[]));
+                    keys.extend(page.iter().map(place));
+                    // What no side has read yet ends where the first of them has stopped.
+                    from = from.max((unread > *side).then(|| place(&unread)));
+                }
+                Ok((keys, from))
+            })?;
+            keys.sort_unstable_by(|one, other| other.cmp(one));
+            keys.retain(|key| place.as_ref().is_none_or(|place| key >= place));
+            (self.page, self.ends) = (keys.into(), place.map(|place| self.keys_of(&place)));
         }
         Ok(self.page.front())
     }
 }
 
 impl EndIndex {
-    /// The beginning of the keys of the index, of one tube.
-    fn in_run(&self, run: Run) -> Key {
+    /// The beginnings of the keys of the index, of one tube. A finished task has its row on one
+    /// side or the other, as long as others come after it.
+    fn in_run(&self, run: Run) -> SmallVec<[Key; 2]> {
+        let start = |tag| Range::in_run(tag, run).start();
         match self {
-            Self::Failed(group) => key::buried_group_of(run, group),
-            Self::Buried => Range::in_run(Tag::BuriedTime, run).start(),
-            Self::Finished => Range::in_run(Tag::DoneTime, run).start(),
-            Self::Trashed => Range::in_run(Tag::TrashedTime, run).start(),
+            Self::Failed(group) => smallvec![key::buried_group_of(run, group)],
+            Self::Buried => smallvec![start(Tag::BuriedTime)],
+            Self::Finished => smallvec![start(Tag::DoneTime), start(Tag::HeldTime)],
+            Self::Trashed => smallvec![start(Tag::TrashedTime)],
         }
     }
 
     /// The same of all tubes, which have these runs. Only failed tasks have an index of all tubes:
     /// the indexes of the others are walked over side by side.
     fn in_queue(&self, runs: &TubesByRun) -> SmallVec<[IndexWalk; 2]> {
-        match self {
+        let starts: Vec<_> = match self {
             Self::Failed(group) => {
-                Run::BOTH.map(|run| IndexWalk::over(key::failed_of(run, group), 2)).into()
+                Run::BOTH.iter().map(|run| smallvec![key::failed_of(*run, group)]).collect()
             }
-            _ => {
-                let held = |run: &Run| match self {
-                    Self::Finished => Some(Range::in_run(Tag::HeldTime, *run).start()),
-                    _ => None,
-                };
-                let starts = runs
-                    .keys()
-                    .flat_map(|run| [Some(self.in_run(*run)), held(run)].into_iter().flatten());
-                let starts: Vec<_> = starts.collect();
-                let lanes = starts.len();
-                starts.into_iter().map(|start| IndexWalk::over(start, lanes)).collect()
-            }
-        }
+            _ => runs.keys().map(|run| self.in_run(*run)).collect(),
+        };
+        let lanes = starts.iter().map(SmallVec::len).sum();
+        starts.into_iter().map(|sides| IndexWalk::over(sides, lanes)).collect()
     }
 
     /// The tag of the tasks, by which tubes without any are left out.
@@ -144,6 +167,16 @@ impl EndedWalk {
         Self { place: Some(place), lanes: None, ..self }
     }
 
+    /// One that has no task left.
+    pub(crate) fn ended(self) -> Self {
+        Self { lanes: Some(SmallVec::new()), ..self }
+    }
+
+    /// The tube, none for all tubes, and which tasks of it.
+    pub(crate) fn over(&self) -> (Option<u32>, &EndIndex) {
+        (self.number, &self.which)
+    }
+
     /// Where it has come to; none at the beginning.
     pub(crate) fn place(&self) -> Option<&Key> {
         self.place.as_ref()
@@ -161,16 +194,20 @@ impl EndedWalk {
             self.lanes = Some(lanes);
         }
         loop {
-            let Some((place, number, key)) = self.pop(core)? else { return Ok(None) };
+            let Some((place, number, keys)) = self.pop(core)? else { return Ok(None) };
             let Some(number) = number else {
                 self.place = Some(place);
                 continue;
             };
             let look = |state: &EngineState, now| {
                 // It may have left the index since its page was read.
-                let (Some(id), Some(_)) = (key::id_of(&key), state.store.row(&key)?) else {
+                let Some(id) = keys.first().and_then(|key| key::id_of(key)) else {
                     return Ok(None);
                 };
+                let mut rows = keys.iter().map(|key| state.store.row(key));
+                if !rows.any(|row| !matches!(row, Ok(None))) {
+                    return Ok(None);
+                }
                 let tube = state.tube(number)?;
                 sound(description::info(&state.store, &tube, id, now))
                     .map(|it| it.map(|it| it.summary))
@@ -191,16 +228,9 @@ impl EndedWalk {
         Ok(match self.number {
             Some(number) => {
                 let run = core.look_at(|state, _| Ok(state.tube(number)?.run()))?;
-                match self.which {
-                    EndIndex::Finished => {
-                        let held = Range::in_run(Tag::HeldTime, run).start();
-                        smallvec![
-                            IndexWalk::over(self.which.in_run(run), 2),
-                            IndexWalk::over(held, 2)
-                        ]
-                    }
-                    _ => smallvec![IndexWalk::over(self.which.in_run(run), 1)],
-                }
+                let sides = self.which.in_run(run);
+                let lanes = sides.len();
+                smallvec![IndexWalk::over(sides, lanes)]
             }
             None => {
                 let runs = self.runs.insert(core.tubes_with(self.which.tag())?);
@@ -209,23 +239,26 @@ impl EndedWalk {
         })
     }
 
-    /// The next index row: the end of its key, its tube, if that exists, and its key.
-    fn pop(&mut self, core: &Shared) -> Result<Option<(Key, Option<u32>, Key)>> {
+    /// The next index row: the end of its key, its tube, if that exists, and the keys that it may
+    /// have.
+    fn pop(&mut self, core: &Shared) -> Result<Option<(Key, Option<u32>, SmallVec<[Key; 2]>)>> {
         let mut best: Option<(Key, &mut IndexWalk)> = None;
         for lane in self.lanes.iter_mut().flatten() {
-            let prefix = lane.start.len();
-            let Some(key) = lane.peek(core)? else { continue };
-            let rank = Key::from_slice(key.get(prefix..).unwrap_or_default());
-            if best.as_ref().is_none_or(|(best, _)| *best < rank) {
-                best = Some((rank, lane));
+            let Some(place) = lane.peek(core)? else { continue };
+            if best.as_ref().is_none_or(|(best, _)| best < place) {
+                best = Some((key::copy(place), lane));
             }
         }
-        let Some((rank, lane)) = best else { return Ok(None) };
-        let Some(key) = lane.page.pop_front() else { return Ok(None) };
+        let Some((place, lane)) = best else { return Ok(None) };
+        lane.page.pop_front();
+        let keys = lane.keys_of(&place);
         let number = match &self.runs {
             None => self.number,
-            Some(runs) => self.which.run_of(&key).and_then(|run| runs.get(&run).copied()),
+            Some(runs) => keys
+                .first()
+                .and_then(|key| self.which.run_of(key))
+                .and_then(|run| runs.get(&run).copied()),
         };
-        Ok(Some((rank, number, key)))
+        Ok(Some((place, number, keys)))
     }
 }

@@ -218,13 +218,13 @@ impl EventFilter {
     }
 }
 
-/// Whether a lease on this task lapses or is lost. An advance is the holder's own.
+/// Whether a lease on this task lapses or ends.
 fn is_of_lease(event: &Event, id: TaskId) -> bool {
     let Some(task) = event.task else {
         return matches!(event.cause, Cause::DropTube | Cause::Truncate);
     };
     let ends = event.to != Some(State::Taken) || event.cause == Cause::Stall;
-    task == id && event.from == Some(State::Taken) && ends && event.cause != Cause::Advance
+    task == id && event.from == Some(State::Taken) && ends
 }
 
 /// Whether a criterion with these values is met.

@@ -95,6 +95,22 @@ impl Shared {
         Ok(with.into_iter().collect())
     }
 
+    /// Kicks these tasks of a tube, perhaps of a failure group, in steps.
+    pub(crate) fn kick_many(
+        &self,
+        (tube, group): (u32, Option<&str>),
+        mut ids: &[TaskId],
+        durability: Durability,
+        all: &mut Kicked,
+    ) -> Result<()> {
+        while !ids.is_empty() {
+            let done = self.run(&KickMany { tube, group, ids }, durability)?;
+            ids = ids.get(done.looked..).unwrap_or_default();
+            done.add_to(all);
+        }
+        Ok(())
+    }
+
     /// Kicks tasks of a failure group in all tubes, those that were buried first, up to `most`.
     pub(crate) fn unfail(&self, group: &str, most: u64, durability: Durability) -> Result<Kicked> {
         let mut all = Kicked::default();
@@ -105,9 +121,9 @@ impl Shared {
                 tasks.entry(*tube).or_default().push(*id);
             }
             for (tube, ids) in tasks {
-                match self.run(&KickMany { tube, group: Some(group), ids: &ids }, durability) {
+                match self.kick_many((tube, Some(group)), &ids, durability, &mut all) {
                     Err(error) if error.is_not_found() => {}
-                    done => done?.add_to(&mut all),
+                    done => done?,
                 }
             }
             Ok(Some(all.kicked - before))
@@ -215,5 +231,39 @@ impl Shared {
             }
         }
         Ok(counted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{EventOptions, Queue};
+    use std::collections::BTreeMap;
+
+    /// Regression: a step of a kick was bounded by its tasks alone. With a reader of payloads it
+    /// read up to 64 of them under the engine's lock.
+    #[test]
+    fn a_step_of_a_kick_reads_no_more_payload_than_any_other_sweep() {
+        for verb in 0..4 {
+            let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+            let tube = queue.tube("t").unwrap();
+            for _ in 0..16 {
+                tube.put(&vec![7; 1 << 20][..]).unwrap();
+                tube.take().unwrap().fail("g", "no").unwrap();
+            }
+            let options = EventOptions::new().payloads().kept(64).bytes_kept(64 << 20);
+            let events = queue.events_with(options);
+            let kicked = match verb {
+                0 => tube.kick(16),
+                1 => tube.unfail("g", 16),
+                2 => queue.unfail("g", 16),
+                _ => tube.kick_where(16, |_| true),
+            };
+            assert_eq!(kicked.unwrap().kicked, 16);
+            let mut commits = BTreeMap::<u64, usize>::new();
+            std::iter::from_fn(|| events.try_recv())
+                .for_each(|event| *commits.entry(event.mark).or_default() += 1);
+            // A sweep ends after a mebibyte.
+            assert!(commits.values().all(|tasks| *tasks <= 2), "verb {verb}: {commits:?}");
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::runtime::parker::Parker;
 use crate::runtime::reentrancy;
 use crate::runtime::seats::Seats;
 use crate::runtime::wake::Wake;
-use crate::store::{Health, Opened};
+use crate::store::{Health, Opened, QueueId};
 use crate::words::clock::{Clock, ClockStep};
 use crate::words::error::Result;
 use crate::words::queue_options::QueueOptions;
@@ -39,6 +39,8 @@ pub(crate) struct CoreSettings {
 pub(crate) struct Shared {
     checkpointer: Checkpointer,
     pub(crate) settings: CoreSettings,
+    /// Of the folder, or of the queue in memory.
+    pub(crate) queue: QueueId,
     pub(crate) live: Arc<LiveSettings>,
     /// How the wall clock moved before the opening.
     pub(crate) clock_step: Option<ClockStep>,
@@ -77,7 +79,7 @@ impl Shared {
     pub(crate) fn new(opened: Opened, settings: CoreSettings) -> Self {
         let health = opened.store.health.clone();
         let group_commit = GroupCommit::new(opened.store.journal(), health.clone());
-        let clock_step = opened.step;
+        let (clock_step, queue) = (opened.step, opened.store.queue);
         let mut state = EngineState::new(opened);
         let live = Arc::new(LiveSettings::new(settings.given));
         state.derived.live = live.clone();
@@ -90,6 +92,7 @@ impl Shared {
         Self {
             checkpointer: Checkpointer::new(state, settings.clock.clone(), settings.by_hand),
             settings,
+            queue,
             live,
             clock_step,
             group_commit,

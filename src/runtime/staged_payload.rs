@@ -1,7 +1,7 @@
-//! A verb on a task in hand that brings a payload. If that is too large for one record, some pieces
+//! A verb on a task that brings a payload. If that is too large for one record, some pieces
 //! are written at a time before the verb, and those of a verb that is not done are removed.
 
-use crate::engine::held_verb::{HeldVerb, StageReplacement, VerbWithPayload};
+use crate::engine::payload_verb::{PayloadVerb, StageReplacement, VerbWithPayload};
 use crate::engine::pieces::StagedPayload;
 use crate::engine::replace::Replacement;
 use crate::engine::staging::GiveUp;
@@ -12,11 +12,23 @@ use crate::runtime::shared::Shared;
 use crate::runtime::staged_put::pieces_of_step;
 use crate::words::durability::Durability;
 use crate::words::error::Result;
+use crate::words::payload::NewPayload;
+use crate::words::sync::Ordering;
 
 impl Shared {
+    /// A new payload of a task, with the limits of the queue.
+    pub(crate) fn replacement<'a>(&self, payload: NewPayload<'a>) -> Replacement<'a> {
+        Replacement {
+            payload,
+            payload_bytes_max: self.live.payload_bytes_max.load(Ordering::Relaxed),
+            durable_bytes_max: self.live.durable_bytes_max.load(Ordering::Relaxed),
+            staged: None,
+        }
+    }
+
     /// Carries out a verb with the payload that it brings.
     #[cold]
-    pub(crate) fn run_with_payload<V: HeldVerb>(
+    pub(crate) fn run_with_payload<V: PayloadVerb>(
         &self,
         verb: &V,
         new: Replacement<'_>,
@@ -37,7 +49,7 @@ struct StagedReplacement<'a> {
 }
 
 impl StagedReplacement<'_> {
-    fn apply<V: HeldVerb>(&mut self, verb: &V, new: Replacement<'_>) -> Result<(V::Done, Mark)> {
+    fn apply<V: PayloadVerb>(&mut self, verb: &V, new: Replacement<'_>) -> Result<(V::Done, Mark)> {
         let (most, bytes) = (pieces_of_step(self.core)?, new.payload.bytes.len());
         let is_large = bytes > most as usize * PIECE_BYTES_MAX;
         if is_large && bytes <= new.payload_bytes_max {

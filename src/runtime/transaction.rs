@@ -7,6 +7,7 @@ use crate::engine::due::WorkOff;
 use crate::engine::effects::EdgeWork;
 use crate::runtime::checkpointer::look_for_room;
 use crate::runtime::commit::{Attempt, Attempts, EngineState, Need, Undone};
+use crate::runtime::deadlines::Walk;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::reentrancy::{self, TransactionScope};
@@ -86,9 +87,13 @@ impl<'a> TransactionCommit<'a> {
         if O::OVER_SET
             && let Some(set) = op.tube_set()
         {
-            let due = state.due_of_set(set, now, usize::MAX)?;
-            for tube in due {
-                run_due_work(state, decision, tube, tubes.insert(tube), &mut attempt)?;
+            let (mut walk, mut is_cut) = (Walk::default(), true);
+            while is_cut {
+                let due;
+                (due, is_cut) = state.due_of_set(set, now, usize::MAX, &mut walk)?;
+                for tube in due {
+                    run_due_work(state, decision, tube, tubes.insert(tube), &mut attempt)?;
+                }
             }
         }
         let done = state.execute_over(op, decision, &mut attempt)?;

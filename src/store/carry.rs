@@ -102,7 +102,8 @@ impl Carry {
         let link = Link { number: fields.u64()?, checksum: fields.u64()? };
         let floor = Span { link, start: fields.u64()?, end: fields.u64()? };
         let carry = Self { sequence, serial, floor, upto: fields.u64()? };
-        (bytes.get(..CARRY_BYTES)? == carry.encode(seed)).then_some(carry)
+        let is_whole = bytes.get(..CARRY_BYTES)? == carry.encode(seed);
+        (is_whole && floor.is_in_a_ring()).then_some(carry)
     }
 
     /// The later one of the two valid slots on their page.

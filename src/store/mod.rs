@@ -76,6 +76,7 @@ pub(crate) use checkpoint::Retired;
 use disk::DiskFile;
 pub(crate) use disk::{Access, Disk};
 pub(crate) use folder::Folder;
+pub(crate) use head::QueueId;
 pub(crate) use health::Health;
 use io_counters::CountedDisk;
 pub(crate) use journal::Journal;
@@ -144,6 +145,8 @@ impl EndedCheckpoints {
 
 /// The rows of one queue, and the two files that contain them.
 pub(crate) struct Store {
+    /// Which queue it is, of those on the disk or of those in memory.
+    pub(crate) queue: QueueId,
     /// `None` in memory.
     disk: Option<CountedDisk>,
     config: Config,

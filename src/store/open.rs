@@ -30,7 +30,8 @@ use crate::words::clock::{Boot, Clock, ClockStep, QueueClock};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::NUMBER_BLOCK;
 use crate::words::numbers::Numbers;
-use crate::words::sync::Arc;
+use crate::words::sync::plain::AtomicU64;
+use crate::words::sync::{Arc, Ordering};
 use std::io;
 
 /// How often a creation is tried while other processes begin one and give it up.
@@ -186,6 +187,7 @@ impl Store {
     /// A store in memory over this base, without rows.
     fn over(base: Base, config: Config) -> Self {
         Self {
+            queue: base.anchor.queue,
             disk: None,
             config,
             ring: None,
@@ -240,7 +242,7 @@ impl Store {
 
     /// Opens a queue in memory, with nothing to replay and nothing to sync.
     pub(crate) fn in_memory(config: Config, clocks: &Clocks<'_>) -> Result<Opened> {
-        let anchor = CheckpointPosition::genesis(QueueId::default(), 0);
+        let anchor = CheckpointPosition::genesis(next_in_memory(), 0);
         let base = Base::in_memory(config.cache_bytes, &anchor)?;
         let (queue_clock, step) =
             QueueClock::resume(anchor.meta.marks, None, clocks.clock, clocks.gap_max);
@@ -250,6 +252,12 @@ impl Store {
         store.meta.reserved = reserved;
         Ok(Opened { store, queue_clock, step, first, reserved })
     }
+}
+
+/// The name of a queue in memory, among those of this process.
+fn next_in_memory() -> QueueId {
+    static OPENED: AtomicU64 = AtomicU64::new(0);
+    u128::from(OPENED.fetch_add(1, Ordering::Relaxed)).to_be_bytes()
 }
 
 /// Finds the two files, or makes them.

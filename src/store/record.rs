@@ -14,6 +14,7 @@
 use crate::format::extension::Extension;
 use crate::format::pack::Unpacker;
 use crate::words::clock::{Boot, ClockMarks};
+use crate::words::limits::JOURNAL_BYTES_MAX;
 use crate::words::numbers::Numbers;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -99,9 +100,11 @@ impl Preamble {
     }
 }
 
-/// Reads two numbers of eight bytes.
+/// Reads two numbers of eight bytes. Those that no queue reaches are damage: with none left an
+/// opening would reserve more of them without end.
 pub(crate) fn read_numbers(fields: &mut Unpacker<'_>) -> Option<Numbers> {
-    Some(Numbers { ids: fields.u64()?, tokens: fields.u64()? })
+    let numbers = Numbers { ids: fields.u64()?, tokens: fields.u64()? };
+    Some(numbers).filter(|it| it.ids.max(it.tokens) < 1 << 62)
 }
 
 /// Number of the extension field with the start of the machine, in a record or the anchor.
@@ -163,6 +166,13 @@ pub(crate) struct Span {
     pub(crate) link: Link,
     pub(crate) start: u64,
     pub(crate) end: u64,
+}
+
+impl Span {
+    /// Whether a ring may be so long, its head included.
+    pub(crate) fn is_in_a_ring(&self) -> bool {
+        self.start.max(self.end) <= 2 * JOURNAL_BYTES_MAX
+    }
 }
 
 /// The header of a record.

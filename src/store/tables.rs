@@ -131,7 +131,9 @@ impl CheckpointPosition {
         let durable_bytes = fields.u64()?;
         let meta = RecordMeta { marks, reserved: read_numbers(&mut fields)?, durable_bytes };
         let extension = Extension::decode(&mut fields)?;
-        fields.end(Self { queue, serial, span, meta, extension })
+        fields
+            .end(Self { queue, serial, span, meta, extension })
+            .filter(|it| it.span.is_in_a_ring())
     }
 }
 
@@ -257,5 +259,20 @@ mod tests {
             assert_eq!(unseal(b"key", &flipped), None);
         }
         assert_eq!(unseal(b"key", b"abc"), None);
+    }
+
+    /// Regression: an opening with numbers that are used up reserved more of them without end, and
+    /// with a position near the last one that there is it panicked in a debug build.
+    #[test]
+    fn numbers_and_places_that_no_queue_reaches_are_damage() {
+        let mut anchor = CheckpointPosition::genesis(QueueId::default(), 7);
+        assert!(CheckpointPosition::decode(&anchor.encode()).is_some());
+        for (ids, tokens) in [(u64::MAX, 1), (1, u64::MAX), (1, 1 << 62)] {
+            let mut anchor = anchor.clone();
+            anchor.meta.reserved = Numbers { ids, tokens };
+            assert_eq!(CheckpointPosition::decode(&anchor.encode()), None);
+        }
+        (anchor.span.start, anchor.span.end) = (u64::MAX - 8, u64::MAX);
+        assert_eq!(CheckpointPosition::decode(&anchor.encode()), None);
     }
 }

@@ -99,9 +99,10 @@ pub struct ConsumerInfo {
     /// Whether its session is open. Otherwise its leases wait for its grace to end, or it is only
     /// remembered.
     pub is_open: bool,
-    /// How long ago it began its session or a take, also one that found nothing; a take that waits
-    /// counts from its begin, and verdicts do not count. In [lease time](crate#time) while its
-    /// session is open, else in queue time; after a kill, since the begin of its last session.
+    /// How long ago it was active: it began its session or a take, also one that found nothing, was
+    /// handed a task, or settled, kept or reported one by its guard. A ticket is of no consumer. In
+    /// [lease time](crate#time) while its session is open, else in queue time; after a kill, since
+    /// the begin of its last session.
     pub idle: Option<Duration>,
     /// How many tasks it holds, also stalled ones and those that wait for its grace to end.
     pub taken: u64,

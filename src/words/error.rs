@@ -140,7 +140,8 @@ kinds! {
     /// An earlier failure stopped the queue. Close it and open it again.
     Broken = "the queue has stopped after a failure; close it and open it again";
     /// A sync failed: the call took place entirely or not at all, and opening the queue again
-    /// decides which. [`Error::tasks`] lists the tasks that the call put or that it was given.
+    /// decides which. [`Error::tasks`] lists the tasks that the call put, save of a `put_all`, or
+    /// that it was given.
     Unknown = "a sync failed, so the outcome is unknown; open the queue again, which decides it";
     /// The disk is full. Puts are refused, and later also other verbs that add bytes, such as a
     /// bury with a reason. Takes, acks and deletes still work.

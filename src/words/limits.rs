@@ -100,6 +100,11 @@ pub(crate) const TRANSACTION_NUMBERS: u64 = 1 << 32;
 /// commit takes long. Each call in another tube waits for one sweep: at 2 000 cycles a second those
 /// calls were late by 24 ms with 128 tasks, and by 112 ms with 256.
 pub(crate) const SWEEP_TASKS: usize = 64;
+/// The most sweeps of one turn of the engine's lock, by a call that had to wait between its turns
+/// and then finds more due.
+pub(crate) const SWEEPS_OF_TURN: usize = 16;
+/// How many tubes with due work one turn of the lock looks at, to find those of a set.
+pub(crate) const DUE_OF_TURN: usize = 4096;
 /// Rows that a sweep writes before it takes up no further task.
 pub(crate) const SWEEP_ROWS: usize = SWEEP_TASKS * 16;
 /// The same tasks on a full disk, where each takes space until it is done.

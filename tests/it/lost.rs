@@ -245,3 +245,39 @@ fn a_callback_may_settle_others_and_outlives_no_close() {
     until(|| told.try_recv().is_err());
     drop(held);
 }
+
+/// Regression: an advance by ticket or in a transaction did not call it, and the call stayed armed:
+/// it came with the end of another holder's lease.
+#[test]
+fn an_advance_by_a_ticket_or_in_a_transaction_is_the_last_that_a_guard_learns() {
+    type Advance = fn(&Queue, &Tube, &Task);
+    let ways: [Advance; 2] = [
+        |queue, to, task| queue.transact(|tx| tx.advance(task, to)).unwrap(),
+        |queue, to, task| queue.tube("lone").unwrap().ticket(task.ticket()).advance(to).unwrap(),
+    ];
+    for advance in ways {
+        let (queue, tube, _clock) = graced();
+        let next = queue.tube("next").unwrap();
+        let mut task = one(&tube);
+        let told = watched(&mut task);
+        advance(&queue, &next, &task);
+        queue.tick().unwrap();
+        assert_eq!(all(&told), [Cause::Advance]);
+        next.take().unwrap().ack().unwrap();
+        queue.tick().unwrap();
+        assert_eq!(all(&told), []);
+    }
+    // Through its own guard it is not called, refused or not.
+    let (queue, tube, _clock) = graced();
+    let full = queue.create_tube("full", TubeOptions::default().capacity(1)).unwrap();
+    full.put(b"x").unwrap();
+    let next = queue.tube("next").unwrap();
+    let mut task = one(&tube);
+    let told = watched(&mut task);
+    task.advance(&full).unwrap_err();
+    assert!(!task.is_lost().unwrap());
+    task.advance(&next).unwrap();
+    next.take().unwrap().ack().unwrap();
+    queue.tick().unwrap();
+    assert_eq!(all(&told), []);
+}

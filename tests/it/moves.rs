@@ -150,6 +150,59 @@ fn a_move_may_change_the_names_of_a_task() {
     sound(&queue);
 }
 
+/// Of each size: within its row, in pieces, and in pieces that are written in turns before the
+/// move. The old one leaves nothing, and a refused move leaves the old one.
+#[test]
+fn a_move_may_bring_a_payload_and_details() {
+    let sizes = [0, 10, 5_000, 3 << 20];
+    let of = |bytes: usize, byte: u8| vec![byte; bytes];
+    let (_home, path) = home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let a = queue.tube("a").unwrap();
+    let b = queue.create_tube("b", TubeOptions::default().capacity(1)).unwrap();
+    let held = || queue.space().unwrap().durable_bytes;
+    for (first, second) in sizes.iter().flat_map(|first| sizes.map(|second| (*first, second))) {
+        let (old, new) = (of(first, 1), of(second, 2));
+        let put = a.task(&old).book("paper").detail("by", "ada").detail("to", "cy");
+        let id = put.delay(secs(9)).put().unwrap();
+        let moving = a.move_to(id, &b).payload(&new).book("ledger").detail("by", "bob");
+        moving.apply().unwrap();
+        let seen = b.peek(id).unwrap();
+        assert!(seen.payload == new, "{first} to {second}");
+        assert_eq!((seen.state, seen.payload_generation), (State::Delayed, 1));
+        assert_eq!(seen.book.as_deref(), Some("ledger"));
+        let details = seen.details.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        assert_eq!(details.collect::<Vec<_>>(), [("by", "bob"), ("to", "cy")]);
+        assert_eq!(held(), second as u64);
+
+        let next = a.put(&old).unwrap();
+        let refused = a.move_to(next, &b).payload(&new).apply().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Full);
+        assert!(a.peek(next).unwrap().payload == old);
+        assert_eq!(held(), (first + second) as u64);
+        assert_eq!(queue.check().unwrap(), [""; 0]);
+        a.delete(next).unwrap();
+        b.delete(id).unwrap();
+        assert_eq!(held(), 0);
+    }
+    clock.advance(secs(9));
+    // Of a taken one the lease ends; in its own tube it goes to the back.
+    let ids = [b"1", b"2"].map(|text| a.put(text).unwrap());
+    let mut task = a.take().unwrap();
+    a.move_to(ids[0], &a).payload(b"3").apply().unwrap();
+    assert!(task.is_lost().unwrap());
+    assert_eq!(task.with_payload(b"4").renew().unwrap_err().kind(), ErrorKind::LeaseLost);
+    assert_eq!(drain(&a), "2 3");
+    let value = queue.tube("v").unwrap().typed::<u32>();
+    let id = value.put(&7).unwrap();
+    let refused = value.move_to(id, &a).payload(b"8").apply().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    value.move_to(id, &value).payload(&value.encode(&8).unwrap()).apply().unwrap();
+    assert_eq!(*value.take().unwrap(), 8);
+    close_sound(queue);
+}
+
 /// In its own tube, too: it goes to the back under its new key. A key that another task has is
 /// refused, and the task is what it was.
 #[test]
@@ -512,4 +565,22 @@ fn a_move_with_an_endless_list_of_tags_is_refused() {
     assert_eq!(kind(a.move_to(id, &b).tags(tags).apply()), ErrorKind::TooLarge);
     assert!(read.get() <= 2000, "{} tags were read", read.get());
     assert_eq!(a.peek(id).unwrap().tags, [""; 0]);
+}
+
+/// Regression: a put that waited for `durable_bytes_max` in a tube made every advance, move and
+/// unfail into it `Full`. Where that tube was the only way out of another one, nothing ever freed
+/// the bytes for which the put waited.
+#[test]
+fn a_put_that_waits_for_bytes_holds_no_move_up() {
+    let queue = Queue::builder().durable_bytes_max(6).in_memory().unwrap();
+    let (a, b) = (queue.tube("a").unwrap(), queue.tube("b").unwrap());
+    a.put(b"to ada").unwrap();
+    let mut task = a.take().unwrap();
+    thread::scope(|scope| {
+        let put = scope.spawn(|| b.task(b"to bob").wait_for_room(Duration::MAX).put());
+        until(|| !queue.waiters().unwrap().is_empty());
+        task.advance(&b).unwrap();
+        b.take().unwrap().ack().unwrap();
+        assert!(put.join().unwrap().is_ok());
+    });
 }

@@ -912,3 +912,28 @@ fn a_tube_counts_its_schedules_whatever_becomes_of_them() {
     assert!(!queue.schedule_named("s").remove().unwrap());
     assert_eq!(counts(&queue), [1, 0]);
 }
+
+/// Regression: they were counted only after each was compared with all before it, under the
+/// engine's lock.
+#[test]
+fn tags_of_a_schedule_are_counted_before_they_are_looked_through() {
+    let (queue, tube, _clock) = queue();
+    let made = every(&queue, &tube, MINUTE, ALL);
+    let same = vec!["a"; 1025];
+    assert_eq!(kind(made.tag(&same)), ErrorKind::TooLarge);
+    assert_eq!(kind(made.untag(&same)), ErrorKind::TooLarge);
+    let many: Vec<String> = (0..200_000).map(|number| format!("{number:06}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(kind(made.tag(&many)), ErrorKind::TooLarge);
+}
+
+#[test]
+fn a_child_is_within_the_payload_limit_of_its_queue() {
+    let queue = still().0.payload_bytes_max(4).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    assert_eq!(kind(tube.put(b"hello")), ErrorKind::TooLarge);
+    let made = queue.schedule("s").every(MINUTE).to(&tube).payload(b"hello").make();
+    assert_eq!(kind(made), ErrorKind::TooLarge);
+    let made = queue.schedule("s").every(MINUTE).to(&tube).payload(b"four").make().unwrap();
+    assert_eq!(kind(made.update(|it| it.to(&tube).payload(b"hello"))), ErrorKind::TooLarge);
+}

@@ -388,3 +388,51 @@ fn a_listing_of_ended_tasks_goes_on_from_a_cursor() {
     let rest = queue.failed("g").after(page.cursor());
     assert_eq!(rest.map(|task| task.unwrap().id).collect::<Vec<_>>(), left);
 }
+
+/// A cursor of another listing names a place that means nothing there: it would leave tasks out.
+#[test]
+fn a_listing_goes_on_from_its_own_cursor_only() {
+    let queue = Queue::in_memory().unwrap();
+    let other = Queue::in_memory().unwrap();
+    let keeps = || TubeOptions::default().keep_finished(Retention::new());
+    for queue in [&queue, &other] {
+        for name in ["a", "b"] {
+            let tube = queue.create_tube(name, keeps()).unwrap();
+            for _ in 0..3 {
+                tube.fail_by_id(tube.put(b"x").unwrap(), "g", "no").unwrap();
+                tube.put(b"x").unwrap();
+                tube.take().unwrap().ack().unwrap();
+                tube.trash(tube.put(b"x").unwrap(), "no").unwrap();
+            }
+        }
+    }
+    let tube = |queue: &Queue, name| queue.tube(name).unwrap();
+    let listings: [fn(&Queue) -> NewestFirst; 7] = [
+        |queue| queue.failed("g"),
+        |queue| queue.failed("h"),
+        |queue| queue.finished(),
+        |queue| queue.tube("a").unwrap().failed("g"),
+        |queue| queue.tube("a").unwrap().finished(),
+        |queue| queue.tube("a").unwrap().buried(),
+        |queue| queue.tube("b").unwrap().buried(),
+    ];
+    for (mine, from) in listings.iter().enumerate() {
+        for (its, listing) in listings.iter().enumerate() {
+            for (which, queue_of) in [(0, &queue), (1, &other)] {
+                let mut page = from(&queue);
+                page.next();
+                let mut rest = listing(queue_of).after(page.cursor());
+                let found = rest.next();
+                if mine == its && which == 0 {
+                    assert!(found.is_none_or(|task| task.is_ok()));
+                    continue;
+                }
+                assert_eq!(found.unwrap().unwrap_err().kind(), ErrorKind::Invalid);
+                assert!(rest.next().is_none());
+            }
+        }
+    }
+    // Also one from the beginning, as it is of another listing.
+    let cursor = tube(&queue, "a").trashed().cursor();
+    assert!(tube(&queue, "b").trashed().after(cursor).next().unwrap().is_err());
+}

@@ -89,6 +89,50 @@ fn the_last_one_to_be_active_comes_first() {
     assert_eq!(known(&queue, "ada").unwrap().idle, Some(secs(17)));
 }
 
+/// What a guard does is one, too, whether it is done or refused; what a ticket does is of no
+/// consumer.
+#[test]
+fn a_worker_is_active_at_every_verb_of_its_guards() {
+    let (queue, clock) = queue();
+    let tube = queue.tube("t").unwrap();
+    let ada = queue.consumer("ada").unwrap();
+    let idle = || known(&queue, "ada").unwrap().idle;
+    let take = || {
+        tube.put(b"x").unwrap();
+        tube.by(&ada).take().unwrap()
+    };
+    let verbs: [fn(tubewell::Task); 9] = [
+        |task| task.ack().unwrap(),
+        |task| task.retry_after("no", secs(0)).unwrap(),
+        |task| task.renew().unwrap(),
+        |task| task.touch(secs(1)).unwrap(),
+        |task| task.start("pid 1").unwrap(),
+        |task| task.progress(1, "begun").unwrap(),
+        |task| task.checkpoint(b"half").unwrap(),
+        |mut task| task.with_payload(b"y").renew().unwrap(),
+        |mut task| task.with_payload(b"y").bury("no").unwrap(),
+    ];
+    for verb in verbs {
+        let task = take();
+        clock.advance(secs(5));
+        assert_eq!(idle(), Some(secs(5)));
+        verb(task);
+        assert_eq!(idle(), Some(secs(0)));
+        tube.truncate().unwrap();
+    }
+    let ticket = take().detach();
+    clock.advance(secs(5));
+    tube.ticket(ticket).renew().unwrap();
+    assert_eq!(idle(), Some(secs(5)));
+
+    // A take that waited is active when it returns.
+    let other = queue.tube("u").unwrap();
+    other.task(b"x").delay(secs(7)).put().unwrap();
+    let task = clock.advance_until(|| other.by(&ada).take_timeout(secs(60))).unwrap().unwrap();
+    assert_eq!(idle(), Some(secs(0)));
+    drop(task);
+}
+
 #[test]
 fn the_last_activity_is_written_down_by_a_close_and_by_the_end_of_a_session() {
     let (_home, path) = home();

@@ -293,6 +293,24 @@ fn a_durable_call_that_changes_nothing_syncs_what_it_saw() {
     }
 }
 
+/// Regression: it named a task that a power cut then took back.
+#[test]
+fn a_refusal_because_of_dependents_syncs_them() {
+    for seed in seeds(20) {
+        let disk = SimDisk::new(seed);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        let draft = tube.put(&0u64.to_be_bytes()).unwrap();
+        let letter = tube.task(&1u64.to_be_bytes()).after([draft]);
+        let letter = letter.durability(Durability::Relaxed).put().unwrap();
+        let refused = tube.delete(draft).unwrap_err();
+        assert_eq!((refused.kind(), refused.tasks()), (ErrorKind::HasDependents, &[letter][..]));
+        disk.cut_power();
+        drop((queue, tube));
+        let (_queue, tube) = open(&disk, Durability::Durable);
+        assert!(tube.peek(letter).is_ok(), "seed {seed}");
+    }
+}
+
 /// Regression: only the syncs of group commit were noted. After the sync of a checkpoint the
 /// flusher continued to wake up, and the next relaxed call found the interval long over and synced
 /// in its place.

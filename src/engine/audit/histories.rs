@@ -3,6 +3,7 @@
 use super::seen::Audit;
 use crate::format::key;
 use crate::format::row::{HistoryRow, TaskProgress};
+use crate::words::limits::HISTORY_ENTRIES_MAX;
 use crate::words::task::TaskId;
 
 impl Audit<'_> {
@@ -10,7 +11,10 @@ impl Audit<'_> {
     pub(super) fn history(&mut self, id: TaskId, progress: &TaskProgress) {
         let Some(stored) = progress.history() else { return };
         let (mut bytes, mut is_whole) = (0, true);
-        for number in stored.first..stored.next {
+        if stored.len() > HISTORY_ENTRIES_MAX {
+            self.tell(id, format!("its history has {} entries", stored.len()));
+        }
+        for number in stored.numbers() {
             let key = key::history(self.tube.run(), id, number);
             match self.view.row(&key) {
                 Ok(Some((_, Some(row)))) => {

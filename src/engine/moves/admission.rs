@@ -9,14 +9,15 @@ use crate::engine::{finish, keys, query, update};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::task_gates::group_in;
 
-/// Whether a tube has room for a task that comes to it from elsewhere.
+/// Whether a tube has room for a task that comes to it from elsewhere. It brings no bytes that are
+/// not counted already, so puts that wait for those and not for a place are not before it.
 pub(crate) fn room(ctx: &OpContext<'_>, to: &TubeEntry, others_wait: bool) -> Result<()> {
     let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
     match to.row.options.capacity {
         Some(capacity) if query::at_work(ctx, to) >= capacity => {
             full(format!("its capacity is {capacity}"))
         }
-        _ if others_wait => full("earlier puts wait for room".to_owned()),
+        Some(_) if others_wait => full("earlier puts wait for room".to_owned()),
         _ => Ok(()),
     }
 }

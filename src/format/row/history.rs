@@ -4,6 +4,8 @@
 use crate::format::extension::Extension;
 use crate::format::pack::{Packer, Unpacker, Value};
 use crate::words::history::HistoryEvent;
+use crate::words::limits::HISTORY_ENTRIES_MAX;
+use std::ops::Range;
 
 /// The numbers of the events on the disk. A put, the present attempt and the end of the work are
 /// read off other rows.
@@ -80,6 +82,11 @@ impl StoredHistory {
     /// How many there are.
     pub(crate) fn len(self) -> u32 {
         self.next - self.first
+    }
+
+    /// The numbers of the entries, of a damaged row the last of them: no row has more.
+    pub(crate) fn numbers(self) -> Range<u32> {
+        self.next.saturating_sub(HISTORY_ENTRIES_MAX).max(self.first)..self.next
     }
 
     pub(super) fn encode(self) -> Value {

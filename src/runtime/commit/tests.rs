@@ -9,13 +9,13 @@ use crate::engine::settle::Settle;
 use crate::engine::take::Take;
 use crate::engine::tubes::{Create, Exists, Pause, Truncate};
 use crate::format::layer::WriteSet;
-use crate::format::{RowOp, Value, key};
+use crate::format::{Range, RowOp, Tag, Value, key};
 use crate::runtime::group_commit::GroupCommit;
 use crate::runtime::wake::{WaitPlace, Waiting};
 use crate::store::{Access, Clocks, Config, Folder, MetaDelta, Store, StoreFailure};
 use crate::words::clock::{ManualClock, NEVER};
 use crate::words::limits::JOURNAL_BYTES_MIN;
-use crate::words::limits::{NUMBER_BLOCK, TRANSACTION_NUMBERS};
+use crate::words::limits::{DUE_OF_TURN, NUMBER_BLOCK, TRANSACTION_NUMBERS};
 use crate::words::options::TubeOptions;
 use crate::words::sync::Arc;
 use crate::words::verb::Verdict;
@@ -274,4 +274,83 @@ fn the_note_that_all_is_synced_gives_no_numbers() {
     assert_eq!(state.store.written(), written + 1, "the note");
     group_commit.flush().unwrap();
     assert!(!state.has_numbers(Numbers::of_ids(2), &group_commit), "no record reserves them");
+}
+
+/// Regression: a call that waited between two of its turns, for a checkpoint, a sync or a machine
+/// that slept, did what had become due meanwhile in one turn of the lock, however much that was.
+#[test]
+fn what_becomes_due_between_two_turns_of_a_call_goes_in_turns_too() {
+    let clock = ManualClock::new();
+    let queue = crate::Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let second = std::time::Duration::from_secs(1);
+    for (tasks, delay) in [(2 * SWEEP_TASKS, second), (10_000, 2 * second)] {
+        (0..tasks).for_each(|_| _ = tube.task(b"a").delay(delay).put().unwrap());
+    }
+    let core = &tube.inner.core;
+    let (take, env, mut attempts) = (Take::new(tube.number, 1, 0), core.env(), Attempts::default());
+    let delayed = |state: &EngineState| state.store.count(Range::of(Tag::Delayed)) as usize;
+    clock.advance(second);
+    let mut state = core.state.lock();
+    let first = state.execute(&take, &mut attempts, &env);
+    assert!(matches!(first, Err(Undone::TryAfter(Need::Yield))), "more is due than one turn does");
+    drop(core.release(state));
+    clock.advance(second);
+    loop {
+        let mut state = core.state.lock();
+        let before = delayed(&state);
+        let done = state.execute(&take, &mut attempts, &env);
+        let moved = before - delayed(&state);
+        drop(core.release(state));
+        assert!(moved <= SWEEPS_OF_TURN * SWEEP_TASKS, "{moved} tasks in one turn of the lock");
+        match done {
+            Ok((taken, _)) => break assert_eq!(taken.len(), 1),
+            Err(Undone::TryAfter(Need::Yield)) => {}
+            Err(_) => panic!("refused"),
+        }
+    }
+}
+
+/// Regression: a take from many tubes looked in one turn of the lock through all other tubes in
+/// which work was due.
+#[test]
+fn a_take_from_many_tubes_passes_others_that_are_due_in_turns() {
+    let clock = ManualClock::new();
+    let queue = crate::Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+    let second = std::time::Duration::from_secs(1);
+    for number in 0..2 * DUE_OF_TURN {
+        let tube = queue.tube(&format!("other {number}")).unwrap();
+        tube.task(b"x").delay(second).put().unwrap();
+    }
+    let mails: Vec<_> = (0..2 * SWEEP_TASKS).map(|number| format!("mail {number}")).collect();
+    for name in &mails {
+        queue.tube(name).unwrap().task(b"x").delay(2 * second).put().unwrap();
+    }
+    let tubes = queue.tubes_with_prefix("mail ").unwrap();
+    assert!(tubes.try_take().unwrap().is_none());
+    clock.advance(2 * second);
+    {
+        let mut state = queue.inner.core.state.lock();
+        let (now, sets) = (state.now(&clock), state.derived.sets.as_ref().unwrap());
+        let set = (0..2).find(|number| sets.get(*number).is_some()).unwrap();
+        let (mut walk, mut turns, mut found) = (Walk::default(), 0, Vec::new());
+        loop {
+            turns += 1;
+            let (due, is_cut) = state.due_of_set(set, now, SWEEP_TASKS, &mut walk).unwrap();
+            found.extend(due);
+            if !is_cut {
+                break;
+            }
+        }
+        assert_eq!(
+            (turns, found.len()),
+            (3, SWEEP_TASKS),
+            "the first of its tubes, after the others"
+        );
+    }
+    let taken: Vec<_> = (0..mails.len()).map(|_| tubes.try_take().unwrap().unwrap()).collect();
+    assert!(tubes.try_take().unwrap().is_none());
+    assert_eq!(taken.len(), mails.len());
+    queue.tick().unwrap();
+    assert_eq!(queue.check().unwrap(), [""; 0]);
 }

@@ -9,7 +9,7 @@ use crate::runtime::commit::EngineState;
 use crate::runtime::deadlines::Walk;
 use crate::words::clock::Now;
 use crate::words::error::Result;
-use crate::words::limits::{NAMES_OF_STEP, SWEEP_TASKS};
+use crate::words::limits::{DUE_OF_TURN, NAMES_OF_STEP, SWEEP_TASKS};
 use crate::words::task::Ticket;
 
 impl EngineState {
@@ -75,25 +75,39 @@ impl EngineState {
     }
 
     /// Tubes of a set in which work may be due: all of a small set, and of another one the first,
-    /// at most so many.
-    pub(crate) fn due_of_set(&self, set: u32, now: Now, most: usize) -> Result<Vec<u32>> {
+    /// at most so many, from a position on. Also whether they are not all, because so many others
+    /// are due that this turn of the lock looks at no more.
+    pub(crate) fn due_of_set(
+        &self,
+        set: u32,
+        now: Now,
+        most: usize,
+        walk: &mut Walk,
+    ) -> Result<(Vec<u32>, bool)> {
         let Some(set) = self.derived.sets.as_ref().and_then(|sets| sets.get(set)) else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), false));
         };
         if set.len() <= SWEEP_TASKS {
             // What is due in the tubes that are not in it is not looked at.
-            return Ok(set.tubes_from(0).collect());
+            return Ok((set.tubes_from(0).collect(), false));
         }
-        let mut walk = Walk::default();
-        let by_time = std::iter::from_fn(|| self.derived.next_due(now, &mut walk));
-        let mut due: Vec<u32> = by_time.filter(|tube| set.has(*tube)).take(most).collect();
+        let (mut due, mut looked) = (Vec::new(), 0);
+        while due.len() < most
+            && let Some(tube) = self.derived.next_due(now, walk)
+        {
+            due.extend(Some(tube).filter(|tube| set.has(*tube)));
+            looked += 1;
+            if looked == DUE_OF_TURN {
+                return Ok((due, true));
+            }
+        }
         if due.len() < most {
             let releasing = sweep::releasing(&self.store)?.into_iter();
             due.extend(releasing.filter(|tube| set.has(*tube)).take(most - due.len()));
         }
         due.sort_unstable();
         due.dedup();
-        Ok(due)
+        Ok((due, false))
     }
 
     /// How many rows of this tag a tube has.

@@ -1,4 +1,4 @@
-//! A verdict or a step of a task in hand that brings a new payload: both are one op. A payload that
+//! A verdict, a step or a move of a task that brings a new payload: each is one op. A payload that
 //! is too large for one record is written in turns before the op.
 
 use crate::engine::context::{Op, OpContext, damaged};
@@ -7,21 +7,20 @@ use crate::engine::moves::Move;
 use crate::engine::pieces::StagedPayload;
 use crate::engine::replace::{Replacement, generation_after};
 use crate::engine::settle::{self, Settle};
-use crate::engine::tube_cache::TubeEntry;
+use crate::engine::stored::StoredTask;
+use crate::engine::tube_cache::TubeRef;
 use crate::format::feature::PAYLOADS;
 use crate::format::key;
 use crate::format::piece::Pieces;
 use crate::words::error::Result;
 use crate::words::numbers::Numbers;
-use crate::words::task::{TaskId, Ticket};
+use crate::words::task::TaskId;
 
-/// A verb on a task in hand that may bring a payload.
-pub(crate) trait HeldVerb: Op {
-    /// The lease of the task, and its tube.
-    fn held(&self) -> Option<(u32, Ticket)>;
-
-    /// Refuses what no payload changes, before that is written in turns.
-    fn admit(&self, tube: &TubeEntry) -> Result<()>;
+/// A verb on a task that may bring a payload.
+pub(crate) trait PayloadVerb: Op {
+    /// The task and its tube, before its payload is written in turns; `None` if it is of none.
+    /// Refuses what no payload changes.
+    fn target<'t>(&self, ctx: &mut OpContext<'t>) -> Result<Option<(TubeRef<'t>, StoredTask)>>;
 
     /// Decides, on the task with the new payload.
     ///
@@ -36,7 +35,7 @@ pub(crate) struct VerbWithPayload<'a, V> {
     pub(crate) new: Replacement<'a>,
 }
 
-impl<V: HeldVerb> Op for VerbWithPayload<'_, V> {
+impl<V: PayloadVerb> Op for VerbWithPayload<'_, V> {
     type Done = V::Done;
 
     const SEES_DELAYS: bool = V::SEES_DELAYS;
@@ -73,7 +72,7 @@ pub(crate) struct StageReplacement<'a, V> {
     pub(crate) before: Option<StagedPayload>,
 }
 
-impl<V: HeldVerb> Op for StageReplacement<'_, V> {
+impl<V: PayloadVerb> Op for StageReplacement<'_, V> {
     type Done = Option<StagedPayload>;
 
     const SEES_DELAYS: bool = V::SEES_DELAYS;
@@ -90,17 +89,15 @@ impl<V: HeldVerb> Op for StageReplacement<'_, V> {
         let mut staged = match self.before {
             Some(before) => before,
             None => {
-                let Some((number, ticket)) = self.verb.held() else { return Ok(None) };
-                let tube = &*held_in::tube(ctx, number, ticket)?;
-                self.verb.admit(tube)?;
-                let (stored, _) = settle::held(ctx, tube, ticket)?;
-                let stored = stored.whole(ctx, tube)?;
-                let (_, row) = stored.task(tube)?.read.ok_or_else(|| damaged("task"))?;
+                let Some((tube, stored)) = self.verb.target(ctx)? else { return Ok(None) };
+                let (tube, stored) = (&*tube, stored.whole(ctx, &tube)?);
+                let task = stored.task(tube)?;
+                let (_, row) = task.read.ok_or_else(|| damaged("task"))?;
                 self.new.check(ctx, tube, &row)?;
                 if tube.run().is_temporary() {
                     return Ok(None);
                 }
-                let (run, id) = (tube.run(), ticket.id);
+                let (run, id) = (tube.run(), task.id);
                 let generation = generation_after(ctx, tube, id, &row)?;
                 let pieces = Pieces { generation, ..self.pieces };
                 ctx.needs(&PAYLOADS);
@@ -112,19 +109,19 @@ impl<V: HeldVerb> Op for StageReplacement<'_, V> {
     }
 }
 
-impl HeldVerb for Settle<'_> {
-    fn held(&self) -> Option<(u32, Ticket)> {
-        self.tickets.first().map(|ticket| (self.tube, *ticket))
-    }
-
-    fn admit(&self, tube: &TubeEntry) -> Result<()> {
-        settle::check_with_payload(tube, &self.verdict)
+impl PayloadVerb for Settle<'_> {
+    fn target<'t>(&self, ctx: &mut OpContext<'t>) -> Result<Option<(TubeRef<'t>, StoredTask)>> {
+        let Some(ticket) = self.tickets.first() else { return Ok(None) };
+        let tube = held_in::tube(ctx, self.tube, *ticket)?;
+        settle::check_with_payload(&tube, &self.verdict)?;
+        let (stored, _) = settle::held(ctx, &tube, *ticket)?;
+        Ok(Some((tube, stored)))
     }
 
     fn decide_with(&self, ctx: &mut OpContext<'_>, new: &Replacement<'_>) -> Result<Self::Done> {
         for ticket in self.tickets {
             let tube = &*held_in::tube(ctx, self.tube, *ticket)?;
-            self.admit(tube)?;
+            settle::check_with_payload(tube, &self.verdict)?;
             let (stored, taken) = settle::held(ctx, tube, *ticket)?;
             let bytes = stored.task(tube)?.bytes as i64;
             let stored = new.of(ctx, tube, stored, ticket.id)?;
@@ -138,13 +135,10 @@ impl HeldVerb for Settle<'_> {
     }
 }
 
-impl HeldVerb for Move<'_> {
-    fn held(&self) -> Option<(u32, Ticket)> {
-        self.ticket().map(|ticket| (self.from, ticket))
-    }
-
-    fn admit(&self, _tube: &TubeEntry) -> Result<()> {
-        Ok(())
+impl PayloadVerb for Move<'_> {
+    fn target<'t>(&self, ctx: &mut OpContext<'t>) -> Result<Option<(TubeRef<'t>, StoredTask)>> {
+        let (tube, stored, _) = self.target(ctx)?;
+        Ok(Some((tube, stored)))
     }
 
     fn decide_with(&self, ctx: &mut OpContext<'_>, new: &Replacement<'_>) -> Result<()> {
