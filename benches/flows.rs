@@ -2,7 +2,7 @@
 //! way, a condition that opens, a throttle over ten tubes, ten thousand parents, dependents and
 //! links of a chain, and a hundred thousand schedules.
 //!
-//!     cargo bench --bench flows                       three minutes
+//!     cargo bench --bench flows                       five minutes
 //!     cargo bench --bench flows -- throttle           one kind
 //!     cargo bench --bench flows -- --tasks=100000     fewer tasks behind a condition
 //!     cargo bench --bench flows -- --quick            all smaller
@@ -22,6 +22,12 @@ const CONDITION: &str = "a condition";
 const THROTTLE: &str = "a throttle";
 const PAUSE: &str = "a pause";
 const BLOCKED: &str = "another task";
+/// Gates of the tasks themselves, in the tube of which others are taken.
+const OWN: [&str; 3] = [
+    "a condition of their own",
+    "1000 conditions of their own",
+    "a condition of their own in groups",
+];
 /// The reach of a neighbour's puts.
 const NEIGHBOUR: &str = "≤ 2 ms";
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
@@ -30,6 +36,7 @@ fn main() {
     let run = Run::begin("flows");
     in_the_way(&run);
     opening(&run);
+    opening_of_groups(&run);
     throttle(&run);
     dependencies(&run);
     chain_steps(&run);
@@ -56,9 +63,10 @@ fn fill(tube: &Tube, tasks: u64) {
 /// stands in the way. Only the takes are timed.
 fn in_the_way(run: &Run) {
     let many = run.count("in-the-way", 1_000, 100_000, 100_000);
-    for why in [CONDITION, THROTTLE, PAUSE, BLOCKED] {
+    for why in [CONDITION, THROTTLE, PAUSE, BLOCKED].into_iter().chain(OWN) {
         let what = match why {
             BLOCKED => format!("take with {many} blocked in the way"),
+            gate if OWN.contains(&gate) => format!("take with {many} behind {gate} in the way"),
             gate => format!("take from two tubes with {many} behind {gate} in the first"),
         };
         if run.wants(&what) {
@@ -90,6 +98,19 @@ impl Way {
             for _ in 0..tasks {
                 tube.task(&[7; PAYLOAD]).priority(-1).after([parent]).put().unwrap();
             }
+            (tube, None)
+        } else if let Some(kind) = OWN.iter().position(|own| *own == why) {
+            let tube = queue.tube("tube").unwrap();
+            let names: Vec<String> = (0..tasks.max(1000)).map(|name| name.to_string()).collect();
+            let task = |name: &String| {
+                let task = tube.task(&[7; PAYLOAD]).priority(-1);
+                match kind {
+                    0 => task.require("online").put(),
+                    1 => task.require(&names[name.parse::<usize>().unwrap() % 1000]).put(),
+                    _ => task.require("online").group(name).put(),
+                }
+            };
+            names.iter().take(tasks as usize).for_each(|name| _ = task(name).unwrap());
             (tube, None)
         } else {
             fill(&closed(&queue, why), tasks);
@@ -196,6 +217,40 @@ fn opening(run: &Run) {
     felt(run, &format!("{what}, and a second that is closed"), (&puts, &alone), NEIGHBOUR);
 }
 
+/// The same with gates of the tasks themselves, a tenth as many groups as tasks: the first of each
+/// group goes from one closed gate to the other.
+fn opening_of_groups(run: &Run) {
+    let tasks = run.count("grouped", 1_000, 100_000, 1_000_000);
+    let what = format!("a condition of {tasks} tasks in groups, and a second that is closed");
+    if !run.wants(&what) {
+        return;
+    }
+    let queue = open(run);
+    let [tube, own] = ["grouped", "neighbour"].map(|name| queue.tube(name).unwrap());
+    let names: Vec<String> = (0..tasks / 10).map(|name| name.to_string()).collect();
+    for _ in 0..10 {
+        for some in names.chunks(1000) {
+            let task = |name| tube.task(&[7; PAYLOAD]).group(name).require("online");
+            let tasks = some.iter().map(|name| task(name).require("approved"));
+            tube.batch_of(tasks).put().unwrap();
+        }
+    }
+    queue.checkpoint().unwrap();
+    let length = run.length(100, 1_000, 5_000);
+    let (changes, puts) = calls_beside(&own, length, &|number| {
+        // Of two conditions of which one is closed at any time, each task waits for that one.
+        let opened = if number % 2 == 0 { "online" } else { "approved" };
+        let closed = if number % 2 == 0 { "approved" } else { "online" };
+        queue.set_condition(closed, false).unwrap();
+        queue.set_condition(opened, true).unwrap();
+        assert!(tube.try_take().unwrap().is_none());
+    });
+    let middle = share(&changes, 0.5);
+    run.line(format!("{what}: a change and a take"), time(middle), "–", "–", "–");
+    let (_, alone) = calls_beside(&own, length, &|_| spin(middle));
+    felt(run, &what, (&puts, &alone), NEIGHBOUR);
+}
+
 /// Ten takers of ten tubes with one throttle of ten slots, and without it.
 fn throttle(run: &Run) {
     let what = "a throttle of ten over ten tubes with ten takers";
@@ -248,13 +303,22 @@ fn dependencies(run: &Run) {
         }
         let queue = open(run);
         let [tube, own] = ["flow", "neighbour"].map(|name| queue.tube(name).unwrap());
-        put(&tube, many);
-        queue.checkpoint().unwrap();
-        let (seconds, puts) = work_beside(&own, || {
-            (0..=many).for_each(|_| tube.take().unwrap().ack().unwrap());
-        });
-        let (_, alone) = calls_beside(&own, Duration::from_secs_f64(seconds), &|_| spin(1e-3));
-        run.line(&what, time(seconds), time(seconds / many as f64), "–", "–");
+        let (mut times, mut puts) = (Vec::new(), Vec::new());
+        // Each takes a tenth of a second: so many have enough puts beside them for a p99.9.
+        while puts.len() < run.scale.pick(1, 500, 2_000) {
+            put(&tube, many);
+            queue.checkpoint().unwrap();
+            let (seconds, beside) = work_beside(&own, || {
+                (0..=many).for_each(|_| tube.take().unwrap().ack().unwrap());
+            });
+            times.push(seconds);
+            puts.extend(beside);
+            own.truncate().unwrap();
+        }
+        let (all, times, puts) = (times.iter().sum::<f64>(), sorted(times), sorted(puts));
+        let middle = share(&times, 0.5);
+        let (_, alone) = calls_beside(&own, Duration::from_secs_f64(all), &|_| spin(1e-3));
+        run.line(&what, time(middle), time(middle / many as f64), "–", "–");
         felt(run, &what, (&puts, &alone), NEIGHBOUR);
     }
 }

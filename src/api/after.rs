@@ -20,7 +20,8 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     /// together, and each of them after all that the batch names too, with its own
     /// [policy](NewTask::orphaned) if it has one. More than 256 are looked at in several steps, and
     /// no other call sees the task before the last one; until then none of them can be
-    /// [deleted](crate::Tube::delete) without force. An id that is gone is looked for in every tube
+    /// [deleted](crate::Tube::delete) without force, and they count it among their
+    /// [dependents](crate::TaskInfo). An id that is gone is looked for in every tube
     /// that has tasks, a few at a time.
     ///
     /// A put that meets the task of its [key](NewTask::key) and puts it again replaces what that

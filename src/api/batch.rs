@@ -123,7 +123,7 @@ impl<T: ?Sized> Tube<T> {
     ///
     /// # Errors
     /// As [`put`](Tube::put). The groups before it stay: [`Error::tasks_put`] returns how many
-    /// tasks they have.
+    /// tasks they have, except after a sync that failed.
     pub fn put_all<B: Borrow<T>>(&self, payloads: impl IntoIterator<Item = B>) -> Result<u64> {
         let core = &self.inner.core;
         let (mut payloads, mut put, mut last) = (payloads.into_iter(), 0, None);
@@ -139,12 +139,12 @@ impl<T: ?Sized> Tube<T> {
             }
         };
         let ended = ended.or_else(|error| core.refused(error, self.durability));
-        // What is reported as put is synced, also before an error.
-        let synced = match last.filter(|_| self.durability == Durability::Durable) {
-            Some(mark) => self.name_errors("put", core.wait(mark)),
-            None => Ok(()),
-        };
-        synced.and(ended).map_err(|error| error.after_puts(put))?;
+        // What is reported as put is synced, also before an error. After a sync that failed nothing
+        // is: which groups are on the disk is not known.
+        if let Some(mark) = last.filter(|_| self.durability == Durability::Durable) {
+            self.name_errors("put", core.wait(mark))?;
+        }
+        ended.map_err(|error| error.after_puts(put))?;
         Ok(put)
     }
 }

@@ -12,7 +12,8 @@ use crate::words::task::TaskId;
 impl<T: ?Sized> Tube<T> {
     /// Lets a task that [waits for others](crate::NewTask::after) wait for these too: for their
     /// success, held if they end otherwise, or on [other terms](After). What it comes after already
-    /// stays as it is. More than 256 are added in several steps.
+    /// stays as it is. More than 256 are added in several steps, each of which holds by itself: the
+    /// task waits meanwhile, so it cannot run before the last one.
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue, State};

@@ -110,8 +110,9 @@ impl<T: ?Sized> NewSchedule<'_, T> {
     /// [`Unsupported`](ErrorKind::Unsupported) for a cron text without the feature `cron`, for a
     /// tube with a placement, and for an option that its kind does not allow;
     /// [`TooLarge`](ErrorKind::TooLarge) for a payload above 16 KiB or the queue's limit, and for
-    /// tags and details above their limits; [`Codec`](ErrorKind::Codec); [`TubeNotFound`](ErrorKind::TubeNotFound) if the
-    /// tube was dropped; [`DiskFull`](ErrorKind::DiskFull); [`Closed`](ErrorKind::Closed);
+    /// tags and details above their limits; [`Codec`](ErrorKind::Codec);
+    /// [`TubeNotFound`](ErrorKind::TubeNotFound) if the tube was dropped;
+    /// [`DiskFull`](ErrorKind::DiskFull); [`Closed`](ErrorKind::Closed);
     /// [`InTransaction`](ErrorKind::InTransaction); [`Unknown`](ErrorKind::Unknown) if the sync
     /// failed.
     pub fn make(self) -> Result<Schedule> {

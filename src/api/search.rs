@@ -36,8 +36,8 @@ impl<T: ?Sized> Tube<T> {
     /// filter that few tasks meet is searched for in bounded steps: a page without a task is not
     /// the last one as long as it has a [`next`](SearchPage::next).
     ///
-    /// Owner, failure group, key prefix, time of the end and state have an index, from which only
-    /// what fits is read, and so has the kind in a tube [with such an
+    /// Owner, failure group, key, key prefix, time of the end and state have an index, from which
+    /// only what fits is read, and so has the kind in a tube [with such an
     /// index](crate::TubeOptions::index_kinds). Tags have one that all tubes share. Nothing is held
     /// between two pages: a task that changes meanwhile may be missed or found twice. Damaged tasks
     /// are left out.

@@ -13,7 +13,7 @@ use crate::engine::tags::Moving;
 use crate::engine::tube_cache::{TubeEntry, TubeRef};
 use crate::engine::update::Changes;
 use crate::engine::{held_in, history, lookup, reports, retry, statistics, task_gates, transition};
-use crate::format::Value;
+use crate::format::{Value, View};
 use crate::format::feature::MOVES;
 use crate::format::key::{self, Direction, Home, Order, Rank};
 use crate::format::row::{
@@ -151,23 +151,27 @@ impl Move<'_> {
         stands
     }
 
-    /// The task and its tube.
-    pub(super) fn target<'t>(
+    /// The tube of the task.
+    pub(super) fn tube_of_task<'t>(&self, ctx: &OpContext<'t>) -> Result<TubeRef<'t>> {
+        match self.ticket() {
+            Some(ticket) => held_in::tube(ctx, self.from, ticket),
+            None => ctx.tube(self.from),
+        }
+    }
+
+    /// The task, in its tube.
+    pub(super) fn find(
         &self,
-        ctx: &OpContext<'t>,
-    ) -> Result<(TubeRef<'t>, StoredTask, TaskState)> {
-        let tube = match self.ticket() {
-            Some(ticket) => held_in::tube(ctx, self.from, ticket)?,
-            None => ctx.tube(self.from)?,
-        };
-        let (stored, state) = match self.which {
+        view: &dyn View,
+        from: &TubeEntry,
+    ) -> Result<(StoredTask, TaskState)> {
+        match self.which {
             Which::Held(ticket, _) => {
-                let (stored, taken) = settle::held(ctx, &tube, ticket)?;
-                (stored, TaskState::Taken(taken))
+                let (stored, taken) = settle::held(view, from, ticket)?;
+                Ok((stored, TaskState::Taken(taken)))
             }
-            Which::ById(id, _) | Which::Again(id, ..) => lookup::find(ctx, &tube, id)?,
-        };
-        Ok((tube, stored, state))
+            Which::ById(id, _) | Which::Again(id, ..) => lookup::find(view, from, id),
+        }
     }
 
     /// Decides, perhaps on the task with a new payload.
@@ -176,10 +180,9 @@ impl Move<'_> {
         ctx: &mut OpContext<'_>,
         new: Option<&Replacement<'_>>,
     ) -> Result<()> {
-        let to = &*ctx.tube(self.to)?;
+        let (from, to) = (&*self.tube_of_task(ctx)?, &*ctx.tube(self.to)?);
         self.check(to)?;
-        let (from, stored, state) = self.target(ctx)?;
-        let from = &*from;
+        let (stored, state) = self.find(ctx, from)?;
         let bytes = stored.task(from)?.bytes;
         let id = self.id_after(&state);
         let stored = match new {

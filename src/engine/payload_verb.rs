@@ -137,7 +137,8 @@ impl PayloadVerb for Settle<'_> {
 
 impl PayloadVerb for Move<'_> {
     fn target<'t>(&self, ctx: &mut OpContext<'t>) -> Result<Option<(TubeRef<'t>, StoredTask)>> {
-        let (tube, stored, _) = self.target(ctx)?;
+        let tube = self.tube_of_task(ctx)?;
+        let (stored, _) = self.find(ctx, &tube)?;
         Ok(Some((tube, stored)))
     }
 

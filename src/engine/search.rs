@@ -109,6 +109,17 @@ impl<'a> Index<'a> {
         if let Some(group) = &filter.failure_group {
             return Ok(prefixed(key::buried_group_of(tube.run(), group)));
         }
+        if let Some(text) = &filter.key {
+            let of = |counts| key::key_of(tube.run(), text, counts);
+            let mut ranges: Vec<_> = match text.len() {
+                1..=LABEL_BYTES_MAX => [of(true), of(false)].into(),
+                // No task has it.
+                _ => Vec::new(),
+            };
+            ranges.sort();
+            let range = |start: Key| (start.clone(), key::end_of(&start));
+            return Ok(Self::Ranges(ranges.into_iter().map(range).collect()));
+        }
         if let Some(prefix) = &filter.key_prefix {
             return Ok(Self::Keys(prefix));
         }

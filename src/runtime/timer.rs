@@ -307,9 +307,34 @@ mod tests {
     use crate::words::limits::{SWEEP_TASKS, TRIMMED_MAX};
     use crate::words::task::State;
     use crate::{
-        Cause, Clock, Events, HistoryLimits, ManualClock, Queue, Retention, Tube, TubeOptions,
+        Cause, Clock, Events, HistoryLimits, ManualClock, Missed, Queue, Retention, Tube,
+        TubeOptions,
     };
     use std::collections::BTreeMap;
+
+    /// A machine that slept a week: each schedule fires once, in steps of a sweep.
+    #[test]
+    fn many_schedules_that_are_due_fire_in_steps() {
+        let clock = ManualClock::new();
+        let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        let minute = Duration::from_secs(60);
+        for number in 0..1000 {
+            let name = format!("s{number}");
+            let made = queue.schedule(&name).every(minute).offset(minute);
+            made.missed(Missed::Coalesce).to(&tube).make().unwrap();
+        }
+        let events = queue.events();
+        clock.advance(7 * 24 * 60 * minute);
+        queue.tick().unwrap();
+        assert_eq!(tube.len().unwrap(), 1000);
+        let mut steps = BTreeMap::<u64, usize>::new();
+        for event in std::iter::from_fn(|| events.try_recv()) {
+            *steps.entry(event.mark).or_default() += usize::from(event.cause == Cause::Put);
+        }
+        assert_eq!(steps.values().sum::<usize>(), 1000);
+        assert!(steps.values().all(|fires| *fires <= SWEEP_TASKS), "{steps:?}");
+    }
 
     /// Regression: the deadlines of a dropped tube were kept. After one of them had passed, the
     /// timer had no work and nothing to wait for, and looped without end.

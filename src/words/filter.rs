@@ -45,6 +45,7 @@ pub struct Filter {
     pub(crate) state: Option<State>,
     pub(crate) owner: Option<String>,
     pub(crate) failure_group: Option<String>,
+    pub(crate) key: Option<String>,
     pub(crate) key_prefix: Option<String>,
     pub(crate) tag: Option<String>,
     pub(crate) kind: Option<String>,
@@ -71,6 +72,10 @@ setters! {
 
     /// Buried in this failure group.
     failure_group(group: impl Into<String>) => failure_group = Some(group.into());
+
+    /// With this key, also in a state in which it [does not count](crate::Unique): as long as it
+    /// does, one task.
+    key(key: impl Into<String>) => key = Some(key.into());
 
     /// With a key that begins so, also in a state in which it [does not count](crate::Unique).
     key_prefix(prefix: impl Into<String>) => key_prefix = Some(prefix.into());
@@ -134,6 +139,7 @@ impl Filter {
             && self.throttle.as_ref().is_none_or(|name| task.throttles.contains(name))
             && is(&self.kind, task.kind.as_deref())
             && is(&self.group, task.group.as_deref())
+            && is(&self.key, task.key.as_deref())
             && self
                 .key_prefix
                 .as_deref()

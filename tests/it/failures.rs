@@ -89,7 +89,24 @@ fn a_failure_stays_through_kicks_moves_and_an_opening() {
     let tube = queue.tube("t").unwrap();
     assert_eq!(failure(&tube, id), kept);
     assert_eq!(groups(&tube), of([]), "a bury is no failure");
+    let other = queue.tube("other").unwrap();
+    tube.move_to(id, &other).apply().unwrap();
+    assert_eq!(failure(&other, id), kept);
     close_sound(queue);
+}
+
+/// QL-11: a put again begins a new life, and what failed last is still known in it.
+#[test]
+fn a_failure_stays_through_a_put_again_and_goes_with_a_completion() {
+    let kept_ones = TubeOptions::default().keep_finished(tubewell::Retention::new());
+    let (tube, _) = lone_with(kept_ones);
+    let id = tube.task(b"a").key("k").put().unwrap();
+    tube.take().unwrap().fail("address", "no such street").unwrap();
+    let kept = failure(&tube, id);
+    assert_eq!(tube.task(b"b").key("k").must_exist().put().unwrap(), id);
+    assert_eq!((failure(&tube, id), tube.peek(id).unwrap().attempts), (kept, 0));
+    tube.take().unwrap().ack().unwrap();
+    assert_eq!(tube.peek(id).unwrap().last_failure, None);
 }
 
 #[test]

@@ -290,6 +290,10 @@ fn an_overview_has_every_tube_with_its_pause_and_its_waiters() {
     let empty = queue.tube("empty").unwrap();
     busy.put(b"a").unwrap();
     busy.task(b"b").delay(secs(5)).put().unwrap();
+    let online = queue.create_tube("online", TubeOptions::default().require("online")).unwrap();
+    let ids = online.put_many([*b"c", *b"d", *b"e"]).unwrap();
+    online.task(b"f").after([ids[0]]).put().unwrap();
+    online.bury(ids[2], "no").unwrap();
     busy.pause_for(secs(7)).unwrap();
     let stop = Stop::new();
     thread::scope(|threads| {
@@ -300,7 +304,12 @@ fn an_overview_has_every_tube_with_its_pause_and_its_waiters() {
             .iter()
             .map(|tube| (&*tube.name, tube.stats.total, tube.pause_left, tube.waiters))
             .collect();
-        assert_eq!(lines, [("busy", 2, Some(secs(7)), 0), ("empty", 0, None, 1)]);
+        assert_eq!(
+            lines,
+            [("busy", 2, Some(secs(7)), 0), ("empty", 0, None, 1), ("online", 4, None, 0)]
+        );
+        let of = tubes[2].stats.clone();
+        assert_eq!((of.limited, of.ready, of.buried, of.blocked), (2, 2, 1, 1));
         assert_eq!(tubes[0].options, TubeOptions::default().capacity(9));
         let stats: Vec<_> = tubes.into_iter().map(|tube| tube.stats).collect();
         assert_eq!(stats, queue.stats().unwrap());

@@ -3,7 +3,9 @@
 use crate::{home, kind, lone, lone_with, secs, still, until};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use tubewell::{Cause, ErrorKind, Lapse, ManualClock, PauseTerms, Queue, Task, Tube, TubeOptions};
+use tubewell::{
+    Cause, ErrorKind, Lapse, ManualClock, Overlap, PauseTerms, Queue, Task, Tube, TubeOptions,
+};
 
 type Told = Receiver<Cause>;
 
@@ -80,7 +82,7 @@ fn a_holder_is_told_at_the_lapse_and_at_the_loss() {
 #[test]
 fn every_loss_is_told() {
     type Loss = fn(&Queue, &Tube, &Task);
-    let losses: [(Loss, Cause); 13] = [
+    let losses: [(Loss, Cause); 16] = [
         (|_, tube, task| assert!(tube.fail_by_id(task.id(), "g", "no").unwrap()), Cause::Bury),
         (|_, tube, task| tube.trash(task.id(), "no").unwrap(), Cause::Trash),
         (|queue, _, _| queue.deregister(&["ada"]).unwrap(), Cause::Lost),
@@ -90,6 +92,9 @@ fn every_loss_is_told() {
         ),
         (|_, tube, task| tube.bury(task.id(), "no").unwrap(), Cause::Bury),
         (|_, tube, task| tube.delete(task.id()).unwrap(), Cause::Delete),
+        (|_, tube, task| tube.force_delete(task.id()).unwrap(), Cause::Delete),
+        (|queue, _, task| _ = queue.delete_many(&[task.id()]).unwrap(), Cause::Delete),
+        (|queue, _, task| _ = queue.cancel_tree(task.id()).unwrap(), Cause::Delete),
         (|_, tube, task| assert!(tube.complete_by_id(task.id()).unwrap()), Cause::Ack),
         (|_, tube, task| tube.force_timeout(&[task.id()]).unwrap(), Cause::Timeout),
         (|_, tube, _| tube.release_all().unwrap(), Cause::Release),
@@ -114,6 +119,18 @@ fn every_loss_is_told() {
         assert_eq!(all(&told), [cause]);
         assert!(task.is_lost().unwrap());
     }
+}
+
+/// Of a child that is taken, by the fire that puts the next one in its place.
+#[test]
+fn a_child_that_is_replaced_is_told_to_its_holder() {
+    let (queue, tube, _clock) = graced();
+    let made = queue.schedule("s").every(secs(60)).to(&tube).overlap(Overlap::Replace).make();
+    let mut task = tube.take().unwrap();
+    let told = watched(&mut task);
+    made.unwrap().run_now().unwrap();
+    queue.tick().unwrap();
+    assert_eq!(all(&told), [Cause::Delete]);
 }
 
 /// Of a session that is closed, and of a task whose ttl ends.

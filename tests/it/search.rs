@@ -143,6 +143,10 @@ fn finds_what_a_look_finds(indexed: bool) {
         let has_key = move |task: &TaskSummary| task.key.is_some() && key(task).starts_with(prefix);
         cases.push((any().key_prefix(prefix), Box::new(has_key)));
     }
+    for name in ["order/1", "order/12", "inv/", "x", ""] {
+        let has_key = move |task: &TaskSummary| task.key.as_deref() == Some(name);
+        cases.push((any().key(name), Box::new(has_key)));
+    }
     for (filter, meets) in &cases {
         let wanted: BTreeSet<TaskId> =
             all.iter().filter(|task| meets(task)).map(|task| task.id).collect();
@@ -225,6 +229,7 @@ fn a_cursor_goes_on_with_its_own_filter_only() {
     let others = [
         Filter::new(),
         filter.clone().key_prefix(""),
+        filter.clone().key("a"),
         filter.clone().state(State::Ready),
         Filter::new().kind("film"),
     ];

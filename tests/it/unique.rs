@@ -328,6 +328,7 @@ fn a_search_by_key_finds_those_that_do_not_count() {
     assert_eq!(found(Filter::new().key_prefix("k")), ids);
     assert_eq!(found(Filter::new().key_prefix("k").state(State::Done)), [ids[1]]);
     assert_eq!(found(Filter::new().key_prefix("kc")), [ids[2]]);
+    assert_eq!(found(Filter::new().key("kc")), [ids[2]]);
     sound(&queue);
 }
 
@@ -368,6 +369,11 @@ fn a_key_of_the_queue_and_a_prefix_of_a_key_may_be_as_long_as_a_label() {
     };
     assert_eq!((found(&long[1..]), found(&long)), (vec![id], vec![]));
     assert_eq!(found(&long[2..]).len(), 2);
+    let exact = |key: &str| {
+        let page = a.search(&Filter::new().key(key), None, 9).unwrap();
+        page.tasks.iter().map(|task| task.id).collect::<Vec<_>>()
+    };
+    assert_eq!((exact(&long[1..]), exact(&long), exact(&long[2..])), (vec![id], vec![], vec![]));
     sound(&queue);
 }
 

@@ -184,6 +184,44 @@ fn the_tasks_of_a_worker_are_counted_and_listed() {
     assert_eq!(known(&queue, "ada").unwrap().taken, 0);
 }
 
+/// QL-53: a task leaves the list of its worker by whatever ends its lease.
+#[test]
+fn a_worker_holds_nothing_after_each_end_of_a_lease() {
+    type End = fn(&Queue, &tubewell::Tube, tubewell::Task, &ManualClock);
+    let ends: [End; 9] = [
+        |_, _, task, _| task.ack().unwrap(),
+        |_, _, task, _| task.fail("g", "no").unwrap(),
+        |_, _, task, _| task.retry("no").unwrap(),
+        |_, _, task, _| task.trash("no").unwrap(),
+        |_, tube, task, _| tube.delete(task.detach().id()).unwrap(),
+        |queue, _, task, _| _ = queue.cancel_tree(task.detach().id()).unwrap(),
+        |queue, tube, task, _| {
+            let to = queue.tube("to").unwrap();
+            tube.move_to(task.detach().id(), &to).apply().unwrap();
+        },
+        |queue, _, mut task, _| task.advance(&queue.tube("to").unwrap()).unwrap(),
+        |queue, tube, task, clock| {
+            task.detach();
+            clock.advance(secs(10));
+            let bob = queue.consumer("bob").unwrap();
+            let taken = tube.by(&bob).take().unwrap();
+            assert_eq!(known(queue, "bob").unwrap().taken, 1);
+            taken.ack().unwrap();
+        },
+    ];
+    for end in ends {
+        let (queue, clock) = queue();
+        let tube = queue.create_tube("t", TubeOptions::default().ttr(secs(10))).unwrap();
+        let ada = queue.consumer("ada").unwrap();
+        tube.put(b"x").unwrap();
+        let task = tube.by(&ada).take().unwrap();
+        assert_eq!(queue.taken_by("ada").unwrap().count(), 1);
+        end(&queue, &tube, task, &clock);
+        assert_eq!(known(&queue, "ada").unwrap().taken, 0);
+        assert_eq!(queue.taken_by("ada").unwrap().count(), 0);
+    }
+}
+
 /// More leases and more tubes than one page has.
 #[test]
 fn a_listing_goes_over_many_pages_of_leases_and_of_tubes() {

@@ -12,6 +12,7 @@ mod days;
 mod dependencies;
 mod disk;
 mod failures;
+mod fans;
 mod files;
 mod first_use;
 mod full;

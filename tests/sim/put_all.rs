@@ -23,7 +23,8 @@ fn a_crash_in_a_put_of_an_iterator_leaves_whole_groups() {
         disk.syncs().len() as u64
     };
     let (mut parts, mut ends, mut told) = (0, 0, 0);
-    for seed in seeds(2) {
+    // Regression: at seeds 3 and 7 a call whose last sync failed reported tasks that were lost.
+    for seed in seeds(2).chain([3, 7]) {
         for (at, end) in
             (1..=calls).flat_map(|at| [SimDisk::kill, SimDisk::cut_power].map(|end| (at, end)))
         {

@@ -391,8 +391,8 @@ impl Maker {
         let own = [&self.rng, &self.tags, &self.gates].map(Rng::clone);
         self.rng = self.moves.clone();
         let (tube, task, to) = (self.tube(), self.rng.near(), self.tube());
-        let New { priority, key, group, kind, tags, gates, .. } = self.new_task(to);
-        let given = New { priority, key, group, kind, tags, gates, ..New::default() };
+        let New { priority, key, group, kind, book, detail, tags, gates, .. } = self.new_task(to);
+        let given = New { priority, key, group, kind, book, detail, tags, gates, ..New::default() };
         self.moves = self.rng.clone();
         [self.rng, self.tags, self.gates] = own;
         Step::Move { tube, task, to, given: Box::new(given) }

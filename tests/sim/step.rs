@@ -562,8 +562,8 @@ pub enum Step {
         tube: u8,
         count: u64,
     },
-    /// A task in any state goes to another tube, with this priority, key, group, kind, and these
-    /// tags and gates.
+    /// A task in any state goes to another tube, with this priority, key, group, kind, book and
+    /// detail, and these tags and gates.
     Move {
         tube: u8,
         task: u32,

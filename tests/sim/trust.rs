@@ -300,7 +300,8 @@ fn a_refusal_because_of_dependents_syncs_them() {
         let disk = SimDisk::new(seed);
         let (queue, tube) = open(&disk, Durability::Durable);
         let draft = tube.put(&0u64.to_be_bytes()).unwrap();
-        let letter = tube.task(&1u64.to_be_bytes()).after([draft]);
+        let bytes = 1u64.to_be_bytes();
+        let letter = tube.task(&bytes).after([draft]);
         let letter = letter.durability(Durability::Relaxed).put().unwrap();
         let refused = tube.delete(draft).unwrap_err();
         assert_eq!((refused.kind(), refused.tasks()), (ErrorKind::HasDependents, &[letter][..]));

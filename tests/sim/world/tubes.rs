@@ -448,6 +448,12 @@ fn moving<'a>(mut moving: MoveTask<'a>, given: &New, texts: &'a Texts) -> MoveTa
     if let Some(kind) = &texts.kind {
         moving = moving.kind(kind);
     }
+    if let Some(book) = &texts.book {
+        moving = moving.book(book);
+    }
+    if let Some((name, text)) = &texts.detail {
+        moving = moving.detail(name, text);
+    }
     if !texts.tags.is_empty() {
         moving = moving.tags(texts.tags.iter().map(String::as_str));
     }
