@@ -41,7 +41,7 @@ struct Deep {
 fn main() {
     let run = Run::begin("finding");
     let tasks = run.count("tasks", 20_000, 200_000, 1_000_000) as usize;
-    let kinds: [(&str, Look); 7] = [
+    let kinds: [(&str, Look); 8] = [
         ("find", find),
         ("explain", explain),
         ("a page by key prefix", by_key),
@@ -49,6 +49,7 @@ fn main() {
         ("a page by owner", by_owner),
         ("a page by kind", by_kind),
         ("a page by the time of the end", by_end),
+        ("a page by tag", by_tag),
     ];
     let wanted: Vec<_> = kinds.into_iter().filter(|(name, _)| run.wants(name)).collect();
     if !wanted.is_empty() {
@@ -73,7 +74,11 @@ impl Deep {
             let tube = &tubes[number % TUBES];
             let key = format!("{:03}-{number}", number / TUBES / PAGE);
             let kind = kind_of(number / TUBES);
-            ids.push(tube.task(&[7; PAYLOAD]).key(&key).kind(&kind).put().unwrap());
+            let task = tube.task(&[7; PAYLOAD]).key(&key).kind(&kind);
+            // One in ten, so that all tubes have some of each.
+            let tag = tag_of(number / TUBES);
+            let task = if (number / TUBES).is_multiple_of(10) { task.tag(&tag) } else { task };
+            ids.push(task.put().unwrap());
         }
         let mut middles = Vec::new();
         for tube in &tubes {
@@ -112,6 +117,11 @@ fn kind_of(number: usize) -> String {
     format!("kind {}", number % 10)
 }
 
+/// One of ten tags of the tasks with these numbers that have one.
+fn tag_of(number: usize) -> String {
+    format!("tag {}", number / 10 % 10)
+}
+
 fn find(deep: &Deep, number: u64) {
     black_box(deep.queue.find(deep.id(number)).unwrap());
 }
@@ -135,6 +145,14 @@ fn by_owner(deep: &Deep, number: u64) {
 
 fn by_kind(deep: &Deep, number: u64) {
     deep.page(number, &Filter::new().kind(kind_of(number as usize)));
+}
+
+/// Of all tubes.
+fn by_tag(deep: &Deep, number: u64) {
+    let tasks = deep.queue.tagged(&tag_of(number as usize * 10)).take(PAGE);
+    let page: Vec<_> = tasks.map(|task| task.unwrap()).collect();
+    assert!(!page.is_empty(), "there are such tasks");
+    black_box(page);
 }
 
 fn by_end(deep: &Deep, number: u64) {

@@ -17,7 +17,7 @@ use crate::format::{Deadline, Met, Scan, Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
 use crate::words::gates::NamedGate;
-use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_STEP};
+use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_MOVE, LOOKS_OF_STEP};
 use crate::words::task::TaskId;
 use crate::words::task_gates::{in_line, is_line, named};
 use smallvec::SmallVec;
@@ -246,10 +246,9 @@ fn open_behind(
     let (mut opened, mut rows) = (0, Scan::prefixed(key::closed_heads(tube.run(), gate)));
     while opened < most && *left > 0 {
         let Some(met) = rows.next(ctx)? else { return Ok(Some(LookedBehind::IsEmpty)) };
-        *left -= 1;
-        if let_on(ctx, tube, gate, met)? {
-            opened += 1;
-        }
+        let is_open = let_on(ctx, tube, gate, met)?;
+        opened += usize::from(is_open);
+        *left = left.saturating_sub(if is_open { 1 } else { LOOKS_OF_MOVE });
     }
     Ok(None)
 }

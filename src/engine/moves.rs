@@ -13,13 +13,13 @@ use crate::engine::tags::Moving;
 use crate::engine::tube_cache::{TubeEntry, TubeRef};
 use crate::engine::update::Changes;
 use crate::engine::{held_in, history, lookup, reports, retry, statistics, task_gates, transition};
-use crate::format::{Value, View};
 use crate::format::feature::MOVES;
 use crate::format::key::{self, Direction, Home, Order, Rank};
 use crate::format::row::{
     self, BlockedRow, DelayedRow, EdgeCounts, StoredReports, TaskProgress, TaskRow,
     labelled_section, moved_section,
 };
+use crate::format::{Value, View};
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
 use crate::words::dependency::After;

@@ -13,7 +13,7 @@ use crate::format::key::{self, Key, RUN_PREFIX, Range, Rank};
 use crate::format::row::{TakenRow, TaskProgress};
 use crate::format::{Met, Tag, Value, View};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_STEP, SWEEP_BYTES};
+use crate::words::limits::{BATCH_TASKS_MAX, LOOKS_OF_MOVE, LOOKS_OF_STEP, SWEEP_BYTES};
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId, Ticket};
 use smallvec::SmallVec;
@@ -343,7 +343,7 @@ impl Candidate {
         if self.tag != Tag::Line || !lines::stops(ctx, tube, at)? {
             return Ok(false);
         }
-        budget.heads = budget.heads.saturating_sub(1);
+        budget.heads = budget.heads.saturating_sub(LOOKS_OF_MOVE);
         Ok(true)
     }
 

@@ -19,6 +19,9 @@ use std::collections::VecDeque;
 const KEYS_MAX: usize = 4096;
 const KEYS_LEAST: usize = 4;
 
+/// A key for each side of an index.
+type Sides = SmallVec<[Key; 2]>;
+
 /// Which tasks a walk is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EndIndex {
@@ -49,9 +52,9 @@ pub(crate) struct EndedWalk {
 /// side to the other meanwhile, so all sides are read at one look.
 struct IndexWalk {
     /// The beginnings of the keys; behind them keys of all sides are in one order.
-    sides: SmallVec<[Key; 2]>,
+    sides: Sides,
     /// Where the rows of each side that were not read yet end. None once all were read.
-    ends: Option<SmallVec<[Key; 2]>>,
+    ends: Option<Sides>,
     /// The ends of the keys that were read.
     page: VecDeque<Key>,
     /// Keys of a page.
@@ -60,7 +63,7 @@ struct IndexWalk {
 
 impl IndexWalk {
     /// One of so many that are walked over side by side, whose pages are in memory together.
-    fn over(sides: SmallVec<[Key; 2]>, lanes: usize) -> Self {
+    fn over(sides: Sides, lanes: usize) -> Self {
         let most = (KEYS_MAX / lanes.max(1)).max(KEYS_LEAST);
         let ends = sides.iter().map(|side| key::end_of(side)).collect();
         Self { ends: Some(ends), sides, page: VecDeque::new(), most }
@@ -72,7 +75,7 @@ impl IndexWalk {
     }
 
     /// The keys of all sides that end so.
-    fn keys_of(&self, place: &[u8]) -> SmallVec<[Key; 2]> {
+    fn keys_of(&self, place: &[u8]) -> Sides {
         let on = |side: &Key| {
             let mut key = key::copy(side);
             key.extend_from_slice(place);
@@ -115,7 +118,7 @@ impl IndexWalk {
 impl EndIndex {
     /// The beginnings of the keys of the index, of one tube. A finished task has its row on one
     /// side or the other, as long as others come after it.
-    fn in_run(&self, run: Run) -> SmallVec<[Key; 2]> {
+    fn in_run(&self, run: Run) -> Sides {
         let start = |tag| Range::in_run(tag, run).start();
         match self {
             Self::Failed(group) => smallvec![key::buried_group_of(run, group)],
@@ -241,7 +244,7 @@ impl EndedWalk {
 
     /// The next index row: the end of its key, its tube, if that exists, and the keys that it may
     /// have.
-    fn pop(&mut self, core: &Shared) -> Result<Option<(Key, Option<u32>, SmallVec<[Key; 2]>)>> {
+    fn pop(&mut self, core: &Shared) -> Result<Option<(Key, Option<u32>, Sides)>> {
         let mut best: Option<(Key, &mut IndexWalk)> = None;
         for lane in self.lanes.iter_mut().flatten() {
             let Some(place) = lane.peek(core)? else { continue };

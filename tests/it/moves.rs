@@ -194,13 +194,20 @@ fn a_move_may_bring_a_payload_and_details() {
     assert!(task.is_lost().unwrap());
     assert_eq!(task.with_payload(b"4").renew().unwrap_err().kind(), ErrorKind::LeaseLost);
     assert_eq!(drain(&a), "2 3");
+    close_sound(queue);
+}
+
+#[cfg(feature = "bincode")]
+#[test]
+fn a_payload_of_a_move_is_encoded_where_the_one_before_was() {
+    let (queue, a, ..) = two();
     let value = queue.tube("v").unwrap().typed::<u32>();
     let id = value.put(&7).unwrap();
     let refused = value.move_to(id, &a).payload(b"8").apply().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     value.move_to(id, &value).payload(&value.encode(&8).unwrap()).apply().unwrap();
     assert_eq!(*value.take().unwrap(), 8);
-    close_sound(queue);
+    sound(&queue);
 }
 
 /// In its own tube, too: it goes to the back under its new key. A key that another task has is

@@ -3,8 +3,8 @@
 use crate::{close_sound, home, secs, still};
 use std::path::Path;
 use tubewell::{
-    Conflict, Durability, ManualClock, Missed, Orphaned, Queue, Result, Retention, State, Task,
-    Tube, TubeOptions, Unique,
+    Advance, Conflict, Durability, HistoryLimits, ManualClock, Missed, Orphaned, Queue, Result,
+    Retention, State, Task, Tube, TubeOptions, Unique,
 };
 
 /// Tasks that are put, taken and settled together.
@@ -16,21 +16,33 @@ fn rows(queue: &Queue) -> u64 {
     queue.base_space().unwrap().rows
 }
 
-/// Ends the task in one of five ways; some come back before.
-fn settle(tube: &Tube, at: usize, task: Task) {
+/// Ends the task in one of five ways; some come back before, go on, or were elsewhere.
+fn settle((tube, aside): (&Tube, &Tube), at: usize, mut task: Task) {
     let id = task.id();
     match at % 5 {
         0 => task.ack().unwrap(),
         1 => task.ack_with(&[b'r'; 256]).unwrap(),
         2 => task.fail("group", "message").unwrap(),
         3 => {
-            task.retry_after("at first", secs(0)).unwrap();
+            match at % 3 {
+                0 => task.retry_after("at first", secs(0)).unwrap(),
+                1 => task.advance_with(tube, Advance::new().result(b"a step")).unwrap(),
+                _ => {
+                    tube.move_to(id, aside).kind("moved").apply().unwrap();
+                    aside.claim(id).unwrap().advance(tube).unwrap();
+                }
+            }
             tube.claim(id).unwrap().ack_with(b"at last").unwrap();
         }
         _ => {
             task.log("a line").unwrap();
             task.progress(50, "half").unwrap();
             task.checkpoint(b"half").unwrap();
+            if at.is_multiple_of(3) {
+                task.with_payload(&[at as u8; 9000]).trash("no").unwrap();
+                tube.restore(id).unwrap();
+                task = tube.claim(id).unwrap();
+            }
             task.bury("later").unwrap();
         }
     }
@@ -38,11 +50,11 @@ fn settle(tube: &Tube, at: usize, task: Task) {
 
 /// Puts so many tasks with a key, a group, a kind, three tags and a detail, one in ten of them
 /// again, takes them and settles them.
-fn turn(tube: &Tube, of: usize) {
+fn turn((tube, aside): (&Tube, &Tube), of: usize) {
     for at in of * TURN..(of + 1) * TURN {
         let key = format!("key {at}");
         let group = format!("group {}", at % 7);
-        let payload = [at as u8; 30];
+        let payload = vec![at as u8; if at % 100 == 7 { 9000 } else { 30 }];
         let task = || tube.task(&payload).key(&key).group(&group).kind("mail");
         let own = format!("tag {}", at % 5000);
         let tags = ["all", &own, &key];
@@ -53,7 +65,7 @@ fn turn(tube: &Tube, of: usize) {
     }
     let taken = tube.take_many(TURN).unwrap();
     assert_eq!(taken.len(), TURN);
-    taken.into_iter().enumerate().for_each(|(at, task)| settle(tube, at, task));
+    taken.into_iter().enumerate().for_each(|(at, task)| settle((tube, aside), at, task));
 }
 
 /// What keeps tasks that have ended for ten seconds, and days for one.
@@ -94,7 +106,7 @@ fn put_gated(tube: &Tube, of: usize) {
 }
 
 /// Takes and settles all that can be taken. Returns how many there were.
-fn work_off(tube: &Tube) -> usize {
+fn work_off((tube, aside): (&Tube, &Tube)) -> usize {
     let mut settled = 0;
     loop {
         let taken = tube.take_many(TURN).unwrap();
@@ -102,7 +114,7 @@ fn work_off(tube: &Tube) -> usize {
             return settled;
         }
         for task in taken {
-            settle(tube, settled, task);
+            settle((tube, aside), settled, task);
             settled += 1;
         }
     }
@@ -110,20 +122,20 @@ fn work_off(tube: &Tube) -> usize {
 
 /// Tasks that wait for one another and for gates, and children of a schedule, come and end. What
 /// is held by its policy waits for nothing then, and ends too.
-fn gated_turn(queue: &Queue, tube: &Tube, clock: &ManualClock, of: usize) {
+fn gated_turn(queue: &Queue, (tube, aside): (&Tube, &Tube), clock: &ManualClock, of: usize) {
     queue.set_condition("online", false).unwrap();
     put_gated(tube, of);
     clock.advance(secs(2));
-    assert!(work_off(tube) >= TURN / 5);
+    assert!(work_off((tube, aside)) >= TURN / 5);
     let stats = tube.stats().unwrap();
     assert!(stats.ready > TURN as u64 / 5 && stats.blocked > TURN as u64 / 5, "{stats:?}");
     queue.checkpoint().unwrap();
     queue.set_condition("online", true).unwrap();
-    assert!(work_off(tube) > TURN / 5);
+    assert!(work_off((tube, aside)) > TURN / 5);
     let blocked: Vec<_> = tube.summaries(State::Blocked).collect::<Result<_>>().unwrap();
     assert!(!blocked.is_empty());
     blocked.iter().for_each(|task| tube.undepend_all(task.id).unwrap());
-    assert_eq!(work_off(tube), blocked.len());
+    assert_eq!(work_off((tube, aside)), blocked.len());
     let stats = tube.stats().unwrap();
     assert_eq!((stats.ready, stats.blocked, stats.taken), (0, 0, 0));
 }
@@ -136,9 +148,13 @@ fn tasks_that_were_swept_leave_no_row() {
     let (_folder, path) = home();
     let queue = builder.durability(Durability::Relaxed).open(&path).unwrap();
     let tubes = [queue.create_tube("t", swept()).unwrap(), gated(&queue)];
+    let aside = queue.create_tube("aside", TubeOptions::default().history(HistoryLimits::none()));
+    let aside = aside.unwrap();
+    let ada = queue.consumer("ada").unwrap();
+    let by_ada = tubes[0].by(&ada);
     let empty = rows(&queue);
     for of in 0..100 {
-        turn(&tubes[0], of);
+        turn((if of % 2 == 0 { &tubes[0] } else { &by_ada }, &aside), of);
     }
     let stats = tubes[0].stats().unwrap();
     assert_eq!((stats.finished, stats.buried), (60_000, 40_000));
@@ -148,7 +164,7 @@ fn tasks_that_were_swept_leave_no_row() {
     let often = queue.schedule("often").every(secs(1)).missed(Missed::CatchUp(2)).tag("child");
     let often = often.require("online").throttle("of task").to(&tubes[1]).make().unwrap();
     for of in 0..3 {
-        gated_turn(&queue, &tubes[1], &clock, of);
+        gated_turn(&queue, (&tubes[1], &aside), &clock, of);
     }
     assert_eq!(often.info().unwrap().children, 7);
     assert!(often.remove().unwrap());
@@ -182,12 +198,13 @@ fn the_files_stop_growing_under_churn() {
     let kept = Retention::new().count(TURN as u64);
     let options = TubeOptions::default().keep_finished(kept).keep_buried(kept);
     let tube = queue.create_tube("t", options.in_flight(TURN as u32)).unwrap();
+    let aside = queue.tube("aside").unwrap();
     let mut sizes = Vec::new();
     for of in 0..40 {
         for at in 0..TURN {
             tube.task(&[at as u8; 300]).delay(secs(60)).put().unwrap();
         }
-        turn(&tube, of);
+        turn((&tube, &aside), of);
         clock.advance(secs(60));
         let due = tube.take_many(TURN).unwrap();
         assert_eq!(due.len(), TURN);

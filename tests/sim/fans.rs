@@ -154,6 +154,8 @@ fn a_crash_at_every_call_of_what_concerns_many_edges() {
                 }
             }
         }
-        assert!(!are_all() || ends.iter().all(|end| *end > 0), "{act:?}: {ends:?}");
+        // The record of a completion is its first call, which a crash may let through.
+        let is_seen = ends[1] > 0 && (ends[0] > 0 || act == Act::Release);
+        assert!(!are_all() || is_seen, "{act:?}: {ends:?}");
     }
 }
