@@ -217,8 +217,10 @@ impl<T: ?Sized> Tube<T> {
 
     /// The op that takes over a task from the tube of this number.
     fn receiving<'a>(&self, from: u32, which: Which<'a>, changes: Changes) -> Move<'a> {
-        let others_wait = self.inner.core.room.has_waiters(self.number);
-        Move { from, to: self.number, which, changes, others_wait, after: None }
+        let core = &self.inner.core;
+        let others_wait = core.place_waits.has(self.number);
+        let puts_wait = core.room.has_waiters(self.number);
+        Move { from, to: self.number, which, changes, others_wait, puts_wait, after: None }
     }
 }
 

@@ -63,7 +63,7 @@ impl Transaction<'_> {
         terms: Advance<'_>,
         run: impl FnOnce(&Move<'_>) -> Result<()>,
     ) -> Result<()> {
-        let held = &lease.held;
+        let held = lease.active();
         self.same_queue(&held.inner).map_err(|error| held.named(error, "advance"))?;
         let looks = (
             |tube| self.run(&CatchUp { tube }).map(drop),

@@ -131,7 +131,7 @@ impl Lease {
     /// # Errors
     /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease has ended; as [`Tube::log`].
     pub fn log(&self, text: &str) -> Result<()> {
-        self.held.log(text)
+        self.active().log(text)
     }
 }
 

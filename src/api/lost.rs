@@ -69,7 +69,8 @@ pub(crate) fn register(
             is_over.load(Ordering::Acquire)
         };
         let is_put = matches!(event.cause, Cause::Put | Cause::Move);
-        let is_muted = of_callback.all.load(Ordering::Acquire)
+        // A stall is none of its holder's verbs.
+        let is_muted = ends && of_callback.all.load(Ordering::Acquire)
             || is_put && of_callback.puts.load(Ordering::Acquire);
         if !was_over && !is_muted {
             f(event);

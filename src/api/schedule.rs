@@ -379,7 +379,7 @@ impl Schedule {
     /// Removes tags from those of its future children. One that it does not have is not missed.
     ///
     /// # Errors
-    /// As [`pause`](Schedule::pause).
+    /// As [`pause`](Schedule::pause); [`TooLarge`](ErrorKind::TooLarge) for more than 1024 tags.
     pub fn untag(&self, tags: &[&str]) -> Result<()> {
         self.call("untag schedule", |tube| TagSchedule {
             tube,

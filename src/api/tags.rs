@@ -131,7 +131,7 @@ impl Lease {
     /// # Errors
     /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease has ended; as [`Tube::tag`].
     pub fn tag(&self, tags: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<String>> {
-        self.held.tag(tags)
+        self.active().tag(tags)
     }
 
     /// Removes tags from the task, as [`Tube::untag`] does. Returns those that it has then.
@@ -139,7 +139,7 @@ impl Lease {
     /// # Errors
     /// [`LeaseLost`](ErrorKind::LeaseLost) if the lease has ended; as [`Tube::untag`].
     pub fn untag(&self, tags: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Vec<String>> {
-        self.held.untag(tags)
+        self.active().untag(tags)
     }
 }
 

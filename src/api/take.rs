@@ -355,17 +355,18 @@ impl<T: ?Sized> Tube<T> {
     /// Makes a guard before a codec decodes the payload: otherwise a codec that panics would leave
     /// the task taken without a guard.
     pub(crate) fn guard(&self, handed: &Delivery) -> Lease {
-        let lease = Lease::new(self.ticket(handed.ticket()), self.consumer.clone());
-        // The take may have waited long.
-        lease.active();
-        lease
+        Lease::new(self.ticket(handed.ticket()), self.consumer.clone())
     }
 
     /// Reads the payload, if the op did not, and decodes it. If that fails, the task is buried;
     /// returns why.
     pub(crate) fn open_task(&self, mut lease: Lease, handed: Delivery) -> Result<Result<Task<T>>> {
-        if let Some(leases) = self.consumer.as_ref().and_then(Consumer::leases) {
-            sessions::keep_nameless(&self.inner.core, leases, (self.number, lease.ticket()))?;
+        if let Some(consumer) = &self.consumer {
+            // The take may have waited long.
+            consumer.note_active();
+            if let Some(leases) = consumer.leases() {
+                sessions::keep_nameless(&self.inner.core, leases, (self.number, lease.ticket()))?;
+            }
         }
         let payload = match handed.payload {
             StoredPayload::Read(payload) => payload,

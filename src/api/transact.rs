@@ -162,7 +162,7 @@ impl Transaction<'_> {
 
     /// Adds a verdict.
     pub(crate) fn settle(&self, task: &impl AsRef<Lease>, verdict: Verdict<'_>) -> Result<()> {
-        let held = &task.as_ref().held;
+        let held = task.as_ref().active();
         held.settle_by(verdict, |op, _| {
             self.same_queue(&held.inner)?;
             match op.verdict {

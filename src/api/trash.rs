@@ -84,7 +84,7 @@ impl<T: ?Sized> Tube<T> {
     /// [`WrongState`](crate::ErrorKind::WrongState) if it is not in the trash;
     /// [`DiskFull`](crate::ErrorKind::DiskFull); as [`delete`](Tube::delete).
     pub fn restore(&self, id: TaskId) -> Result<()> {
-        let others_wait = self.inner.core.room.has_waiters(self.number);
+        let others_wait = self.inner.core.place_waits.has(self.number);
         let op = Restore { tube: self.number, id, others_wait };
         self.name_task_errors("restore", id, self.inner.core.run(&op, self.durability))
     }

@@ -169,7 +169,7 @@ fn apply(held: &TicketHandle, verdict: Verdict<'_>, payload: NewPayload<'_>) -> 
 impl WithPayloadIn<'_, '_> {
     /// Adds a verdict.
     pub(super) fn settle(self, verdict: Verdict<'_>) -> Result<()> {
-        let held = &self.lease.held;
+        let held = self.lease.active();
         self.tx.settle_with(held, verdict, held.inner.core.replacement(self.payload))
     }
 

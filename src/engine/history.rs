@@ -263,11 +263,15 @@ pub(crate) fn recover(
     let mut rows = Scan::prefixed(key::history_of(run, id));
     let mut found: Option<StoredHistory> = None;
     while let Some((met, row)) = rows.next(ctx)? {
-        // The number of a damaged entry may be any.
-        let (Some(number), Some(row)) = (key::history_number(&met), row) else { continue };
+        let Some(number) = key::history_number(&met) else { continue };
         let before = found.filter(|it| number - it.first < HISTORY_ENTRIES_MAX);
+        if before.is_none() && row.is_none() {
+            // The number of a damaged entry may be any.
+            continue;
+        }
         let first = before.map_or(number, |found| found.first);
-        let bytes = before.map_or(0, |found| found.bytes).saturating_add(row.len() as u32);
+        let bytes = row.map_or(0, |row| row.len() as u32);
+        let bytes = before.map_or(0, |found| found.bytes).saturating_add(bytes);
         found = Some(StoredHistory { first, next: number.saturating_add(1), bytes });
     }
     if let Some(found) = found {

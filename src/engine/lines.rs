@@ -298,8 +298,9 @@ pub(crate) fn look(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<bool> {
         && let Some((task, row)) = sound(groups::at_head(ctx, tube, &head, row))?.flatten()
         && task_gates::in_row(&task, row.as_deref()).is_some()
     {
-        is_any |= stops(ctx, tube, (&task, row.as_ref()))?;
-        left -= 1;
+        let has_stopped = stops(ctx, tube, (&task, row.as_ref()))?;
+        is_any |= has_stopped;
+        left = left.saturating_sub(if has_stopped { LOOKS_OF_MOVE } else { 1 });
     }
     Ok(left == 0 && is_any)
 }

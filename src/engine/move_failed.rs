@@ -61,7 +61,8 @@ impl Op for MoveFailed<'_> {
             let length = self.bytes_of(ctx, *from, *id)?;
             let (which, changes) = (Which::ById(*id, &NewRow::PLAIN), Changes::default());
             let others_wait = self.others_wait;
-            let step = Move { from: *from, to: self.to, which, changes, others_wait, after: None };
+            let (to, puts_wait, after) = (self.to, false, None);
+            let step = Move { from: *from, to, which, changes, others_wait, puts_wait, after };
             match length.map(|length| step.decide(ctx).map(|()| length)) {
                 // It has left the group, or is damaged.
                 None => {}

@@ -38,8 +38,10 @@ pub(crate) struct Move<'a> {
     pub(crate) to: u32,
     pub(crate) which: Which<'a>,
     pub(crate) changes: Changes,
-    /// Puts wait for room in the other tube, and what there is belongs to them.
+    /// Puts wait for a place in the other tube, and what there is belongs to them.
     pub(crate) others_wait: bool,
+    /// Puts wait for room there, perhaps only for bytes.
+    pub(crate) puts_wait: bool,
     /// The tasks that its next step comes after, and where they are.
     pub(crate) after: Option<(&'a After, &'a FoundTasks)>,
 }
@@ -152,7 +154,7 @@ impl Move<'_> {
     }
 
     /// The tube of the task.
-    pub(super) fn tube_of_task<'t>(&self, ctx: &OpContext<'t>) -> Result<TubeRef<'t>> {
+    pub(crate) fn tube_of_task<'t>(&self, ctx: &OpContext<'t>) -> Result<TubeRef<'t>> {
         match self.ticket() {
             Some(ticket) => held_in::tube(ctx, self.from, ticket),
             None => ctx.tube(self.from),
@@ -160,7 +162,7 @@ impl Move<'_> {
     }
 
     /// The task, in its tube.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         view: &dyn View,
         from: &TubeEntry,

@@ -137,8 +137,10 @@ impl PayloadVerb for Settle<'_> {
 
 impl PayloadVerb for Move<'_> {
     fn target<'t>(&self, ctx: &mut OpContext<'t>) -> Result<Option<(TubeRef<'t>, StoredTask)>> {
-        let tube = self.tube_of_task(ctx)?;
-        let (stored, _) = self.find(ctx, &tube)?;
+        let (tube, to) = (self.tube_of_task(ctx)?, ctx.tube(self.to)?);
+        self.check(&to)?;
+        let (stored, state) = self.find(ctx, &tube)?;
+        self.admit((&tube, &to), (&stored.task(&tube)?, &state))?;
         Ok(Some((tube, stored)))
     }
 

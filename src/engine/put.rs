@@ -408,8 +408,9 @@ impl PutTasks<'_> {
         }
         let number = number.unwrap_or_else(|| ctx.id());
         let (which, changes) = (Which::Again(id, number, task, self.found()), task.changes());
-        let (to, others_wait) = (self.tube, self.others_wait);
-        let step = Move { from: named.tube, to, which, changes, others_wait, after: None };
+        let (from, to, after) = (named.tube, self.tube, None);
+        let (others_wait, puts_wait) = (self.others_wait, self.others_wait);
+        let step = Move { from, to, which, changes, others_wait, puts_wait, after };
         let payload = self.payload_of(task, staged.map(|staged| staged.payload));
         step.decide_on(ctx, Some(&payload))?;
         let id = if is_new { TaskId::new(number) } else { id };

@@ -225,6 +225,13 @@ pub(crate) fn at_work(view: &dyn View, tube: &TubeEntry) -> u64 {
     tasks(view, tube).saturating_sub(others)
 }
 
+/// Whether a tube has fewer places than so many tasks need.
+pub(crate) fn lacks_places(view: &dyn View, number: u32, tasks: usize) -> Result<bool> {
+    let tube = tube(view, number)?;
+    let after = at_work(view, &tube).saturating_add(tasks as u64);
+    Ok(tube.row.options.capacity.is_some_and(|capacity| after > capacity))
+}
+
 /// The stored number of a tube's tasks in a state; those in the trash are in none. Fresh tasks
 /// have no row that says so: all tasks
 /// that are in no other state are ready.

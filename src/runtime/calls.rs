@@ -591,7 +591,7 @@ mod tests {
         assert!(took.load(Ordering::Acquire));
         drop((queue, tube));
         let queue = Queue::open(&path).unwrap();
-        assert_eq!(queue.tube("t").unwrap().take().unwrap().attempt(), 1);
+        assert_eq!(queue.tube("t").unwrap().try_take().unwrap().unwrap().attempt(), 1);
         assert_eq!(queue.check().unwrap(), [""; 0]);
     }
 

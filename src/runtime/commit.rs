@@ -9,6 +9,7 @@ mod tubes;
 
 use after_work::AfterWork;
 pub(crate) use need::{Need, Undone};
+pub(crate) use tubes::Cut;
 
 use crate::engine::context::{OpContext, Repaired, Reserve, sound};
 use crate::engine::decision::{Decision, Over};
@@ -49,8 +50,8 @@ pub(crate) struct EngineState {
 pub(crate) struct Attempts {
     /// When the caller first met due work.
     came: Option<Now>,
-    /// How far the due tubes were looked through for those of a set.
-    walk: Walk,
+    /// How far the due tubes were looked through for those of a set, if they were not at once.
+    walk: Option<Box<Walk>>,
     repaired: Repaired,
     /// What follows from the ends of tasks is left to other steps: in the step itself it failed.
     leaves_ends: bool,
@@ -184,7 +185,7 @@ impl EngineState {
             if !more {
                 return Ok(None);
             }
-            if sweeps == SWEEPS_OF_TURN || self.is_due(tube, sees_delays, came)? {
+            if sweeps >= SWEEPS_OF_TURN || self.is_due(tube, sees_delays, came)? {
                 return Err(Undone::TryAfter(Need::Yield));
             }
         }
@@ -196,9 +197,9 @@ impl EngineState {
     fn work_off_set(&mut self, set: u32, attempt: &mut Attempt<'_>) -> Result<(), Undone> {
         let came = *attempt.call.came.get_or_insert(attempt.now);
         self.derived.look_at_clock(attempt.now);
-        let (begin, mut left) = (attempt.call.walk, SWEEP_TASKS);
-        let mut walk = begin;
-        let (due, is_cut) = self.due_of_set(set, attempt.now, SWEEP_TASKS, &mut walk)?;
+        let mut walk = attempt.call.walk.as_deref().copied().unwrap_or_default();
+        let mut left = SWEEP_TASKS;
+        let (due, cut) = self.due_of_set(set, attempt.now, SWEEP_TASKS, &mut walk)?;
         for tube in &due {
             let tube = *tube;
             if !self.is_due(tube, true, attempt.now)? {
@@ -223,19 +224,19 @@ impl EngineState {
         }
         // On a full disk what is left may stay where it is.
         if left == 0 && !self.store.is_full() {
-            let (more, is_cut) = self.due_of_set(set, came, 1, &mut walk)?;
-            let mut is_left = is_cut;
+            let (more, cut) = self.due_of_set(set, came, 1, &mut walk)?;
+            let mut is_left = cut == Cut::Looks;
             for tube in due.iter().chain(&more) {
                 is_left = is_left || self.is_due(*tube, true, came)?;
             }
             if is_left {
                 return Err(Undone::TryAfter(Need::Yield));
             }
-        } else if is_cut {
-            attempt.call.walk = walk;
+        } else if cut != Cut::None {
+            attempt.call.walk = Some(Box::new(walk));
             return Err(Undone::TryAfter(Need::Yield));
         }
-        attempt.call.walk = Walk::default();
+        attempt.call.walk = None;
         Ok(())
     }
 

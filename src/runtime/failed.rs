@@ -150,7 +150,7 @@ impl Shared {
             }
             let (mut rest, before) = (met, all.moved);
             while !rest.is_empty() && !all.is_full {
-                let others_wait = self.room.has_waiters(to);
+                let others_wait = self.place_waits.has(to);
                 let op = MoveFailed { to, group, tasks: rest, others_wait };
                 let done = self.run(&op, durability)?;
                 rest = rest.get(done.looked..).unwrap_or_default();

@@ -21,6 +21,7 @@ pub(crate) mod checkpointer;
 pub(crate) mod session_leases;
 pub(crate) mod grace_timers;
 pub(crate) mod left_merges;
+pub(crate) mod place_waits;
 pub(crate) mod activity;
 pub(crate) mod shared;
 pub(crate) mod transaction;

@@ -13,6 +13,7 @@ use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::left_merges::LeftMerges;
 use crate::runtime::live::LiveSettings;
 use crate::runtime::parker::Parker;
+use crate::runtime::place_waits::PlaceWaits;
 use crate::runtime::reentrancy;
 use crate::runtime::seats::Seats;
 use crate::runtime::wake::Wake;
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) group_commit: GroupCommit,
     pub(crate) takers: Arc<Wake>,
     pub(crate) room: Wake,
+    /// Which of them wait for a place in their tube.
+    pub(crate) place_waits: PlaceWaits,
     pub(crate) ready_waiters: Arc<Wake>,
     /// The calls that wait for the ends of tasks, each under [`end_key`] of its task.
     pub(crate) ends: Wake,
@@ -98,6 +101,7 @@ impl Shared {
             group_commit,
             takers,
             room: Wake::in_turn(),
+            place_waits: PlaceWaits::default(),
             ready_waiters,
             ends: Wake::default(),
             last_found: AtomicUsize::default(),

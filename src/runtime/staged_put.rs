@@ -5,6 +5,7 @@ use crate::engine::Op;
 use crate::engine::new_row::NewRow;
 use crate::engine::pieces::Staged;
 use crate::engine::put::PutTasks;
+use crate::engine::query;
 use crate::engine::staging::{GiveUp, StagePieces};
 use crate::format::piece::{PIECE_BYTES_MAX, Pieces};
 use crate::runtime::group_commit::Mark;
@@ -56,12 +57,17 @@ impl<'a> StagedPut<'a> {
         mut full: Error,
     ) -> Result<(PutsDone, Mark)> {
         let core = self.core;
+        let mut place = core.place_waits.begin(op.tube);
+        let is_for_place =
+            || core.look(|view, _| query::lacks_places(view, op.tube, op.tasks.len()));
+        place.set(is_for_place()?);
         let attempt = || {
             // The limit may have been changed while it waited.
             let durable_bytes_max = core.live.durable_bytes_max.load(Ordering::Relaxed);
             match self.apply(&PutTasks { others_wait: false, durable_bytes_max, ..*op }) {
                 Err(error) if error.kind() == ErrorKind::Full => {
                     full = error;
+                    place.set(is_for_place()?);
                     Ok(None)
                 }
                 done => done.map(Some),

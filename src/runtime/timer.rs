@@ -208,7 +208,7 @@ pub(crate) fn merge_step(
     (from, into): (u32, u32),
     place: MergePlace,
 ) -> Result<(MergedSome, Mark), MergeFailure> {
-    let others_wait = parts.room.has_waiters(into);
+    let others_wait = parts.place_waits.has(into);
     submit(parts, &MergeSome { from, into, place, others_wait }).map_err(|error| {
         let is_full = error.kind() == ErrorKind::DiskFull;
         let has_ended = is_full && submit(parts, &EndMerge { from }).is_ok();

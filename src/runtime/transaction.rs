@@ -6,7 +6,7 @@ use crate::engine::decision::Decision;
 use crate::engine::due::WorkOff;
 use crate::engine::effects::EdgeWork;
 use crate::runtime::checkpointer::look_for_room;
-use crate::runtime::commit::{Attempt, Attempts, EngineState, Need, Undone};
+use crate::runtime::commit::{Attempt, Attempts, Cut, EngineState, Need, Undone};
 use crate::runtime::deadlines::Walk;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
@@ -87,10 +87,10 @@ impl<'a> TransactionCommit<'a> {
         if O::OVER_SET
             && let Some(set) = op.tube_set()
         {
-            let (mut walk, mut is_cut) = (Walk::default(), true);
-            while is_cut {
+            let (mut walk, mut cut) = (Walk::default(), Cut::Looks);
+            while cut == Cut::Looks {
                 let due;
-                (due, is_cut) = state.due_of_set(set, now, usize::MAX, &mut walk)?;
+                (due, cut) = state.due_of_set(set, now, usize::MAX, &mut walk)?;
                 for tube in due {
                     run_due_work(state, decision, tube, tubes.insert(tube), &mut attempt)?;
                 }

@@ -315,8 +315,9 @@ impl Error {
     }
 
     /// How many tasks [`put_all`](crate::Tube::put_all) had put before it failed: the first ones of
-    /// its iterator. Those of the refused group were taken from the iterator and are not put. `None`
-    /// if a sync failed, of which it is not known what is on the disk, and for every other call.
+    /// its iterator. Those of the refused group were taken from the iterator and are not put.
+    /// `None` if a sync failed, of which it is not known what is on the disk, and for every other
+    /// call.
     ///
     /// ```
     /// use tubewell::Queue;

@@ -194,7 +194,8 @@ pub(crate) const LOOKS_OF_STEP: usize = 128;
 /// million tasks on pages that are seldom read. With 1, the puts of a neighbour waited for 0.6 ms
 /// each, and more of them came than could go in between.
 pub(crate) const LOOKS_OF_MOVE: usize = 4;
-/// Steps in which a read brings turns to where takes would: 4096 of them.
+/// Steps in which a read brings turns to where takes would: 4096 of them, or 1024 that go behind
+/// another gate.
 pub(crate) const READ_STEPS_MAX: usize = 32;
 /// Names of tubes that are shown of a call that waits on several.
 pub(crate) const NAMES_SHOWN: usize = 100;

@@ -579,15 +579,35 @@ fn a_move_with_an_endless_list_of_tags_is_refused() {
 /// the bytes for which the put waited.
 #[test]
 fn a_put_that_waits_for_bytes_holds_no_move_up() {
-    let queue = Queue::builder().durable_bytes_max(6).in_memory().unwrap();
+    for capacity in [0, 10] {
+        let queue = Queue::builder().durable_bytes_max(6).in_memory().unwrap();
+        let a = queue.tube("a").unwrap();
+        let b = queue.create_tube("b", TubeOptions::default().capacity(capacity)).unwrap();
+        a.put(b"to ada").unwrap();
+        let mut task = a.take().unwrap();
+        thread::scope(|scope| {
+            let put = scope.spawn(|| b.task(b"to bob").wait_for_room(Duration::MAX).put());
+            until(|| !queue.waiters().unwrap().is_empty());
+            task.advance(&b).unwrap();
+            b.take().unwrap().ack().unwrap();
+            assert!(put.join().unwrap().is_ok());
+        });
+    }
+}
+
+/// A move that brings bytes comes after the puts that wait for them.
+#[test]
+fn a_put_that_waits_for_bytes_comes_before_a_move_with_more_of_them() {
+    let queue = Queue::builder().durable_bytes_max(10).in_memory().unwrap();
     let (a, b) = (queue.tube("a").unwrap(), queue.tube("b").unwrap());
-    a.put(b"to ada").unwrap();
+    let id = a.put(b"12").unwrap();
     let mut task = a.take().unwrap();
     thread::scope(|scope| {
-        let put = scope.spawn(|| b.task(b"to bob").wait_for_room(Duration::MAX).put());
+        let put = scope.spawn(|| b.task(b"123456789").wait_for_room(Duration::MAX).put());
         until(|| !queue.waiters().unwrap().is_empty());
-        task.advance(&b).unwrap();
-        b.take().unwrap().ack().unwrap();
+        assert_eq!(kind(task.with_payload(b"12345678").advance(&b)), ErrorKind::Full);
+        assert_eq!(kind(a.move_to(id, &b).payload(b"12345678").apply()), ErrorKind::Full);
+        task.with_payload(b"1").advance(&b).unwrap();
         assert!(put.join().unwrap().is_ok());
     });
 }

@@ -615,3 +615,23 @@ fn a_temporary_a_limited_and_a_fifo_tube_are_taken_from_together() {
     tube.put(b"another queue's").unwrap();
     assert_eq!(next(&tube), "another queue's");
 }
+
+/// Regression: the bounds of work that is gone count too, one of each kind for each tube. So many
+/// of them hid what was due in the tubes behind them from one take.
+#[test]
+fn a_take_from_many_tubes_meets_what_is_due_behind_old_bounds() {
+    let (builder, clock) = still();
+    let queue = builder.in_memory().unwrap();
+    for number in 0..32 {
+        let tube = queue.tube(&format!("m {number:02}")).unwrap();
+        tube.task(b"x").ttl(secs(10)).ttr(secs(10)).put().unwrap();
+        tube.take().unwrap().ack().unwrap();
+    }
+    (32..70).for_each(|number| _ = queue.tube(&format!("m {number:02}")).unwrap());
+    let late = queue.tube("m 69").unwrap();
+    late.task(b"y").ttr(secs(11)).put().unwrap();
+    late.take().unwrap().detach();
+    clock.advance(secs(12));
+    let tubes = queue.tubes_with_prefix("m ").unwrap();
+    assert_eq!(&tubes.try_take().unwrap().unwrap()[..], b"y");
+}

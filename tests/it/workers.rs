@@ -120,6 +120,19 @@ fn a_worker_is_active_at_every_verb_of_its_guards() {
         assert_eq!(idle(), Some(secs(0)));
         tube.truncate().unwrap();
     }
+    let others: [&dyn Fn(tubewell::Task); 4] = [
+        &|task| queue.transact(|tx| tx.ack(&task)).unwrap(),
+        &|task| queue.transact(|tx| tx.with_payload(&task, b"y").advance(&tube)).unwrap(),
+        &|task| task.log("half").unwrap(),
+        &|task| drop(task.tag(["a"]).unwrap()),
+    ];
+    for verb in others {
+        let task = take();
+        clock.advance(secs(5));
+        verb(task);
+        assert_eq!(idle(), Some(secs(0)));
+        tube.truncate().unwrap();
+    }
     let ticket = take().detach();
     clock.advance(secs(5));
     tube.ticket(ticket).renew().unwrap();

@@ -63,6 +63,10 @@ fn replacing(tube: &Tube, queue: &Queue) -> Result<()> {
     queue.transact(|tx| tx.with_payload(&task, &payload(b'g', 100_000)).release())?;
     tube.take()?.with_payload(&payload(b'h', 10)).release()?;
     tube.take()?.with_payload(&payload(b'i', MANY)).release()?;
+    let id = tube.peek_next(State::Ready)?.map(|task| task.id);
+    let id = id.expect("it was put");
+    tube.move_to(id, tube).payload(&payload(b'j', IN_TURNS)).apply()?;
+    tube.move_to(id, tube).payload(&payload(b'k', MANY)).apply()?;
     tube.truncate()?;
     queue.tick()
 }
@@ -83,7 +87,7 @@ fn found(queue: &Queue) -> String {
 const STATES: [&str; 9] = ["", "a", "ab", "b", "c", "cde", "cdef", "cdefg", "cdefh"];
 
 /// The same of what the verbs with a payload left: it is one task.
-const REPLACED: [&str; 10] = ["", "a", "b", "c", "d", "e", "f", "g", "h", "i"];
+const REPLACED: [&str; 12] = ["", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"];
 
 type Story = (fn(&Tube, &Queue) -> Result<()>, &'static [&'static str]);
 

@@ -9,15 +9,15 @@ use crate::engine::{finish, keys, query, update};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::task_gates::group_in;
 
-/// Whether a tube has room for a task that comes to it from elsewhere. It brings no bytes that are
-/// not counted already, so puts that wait for those and not for a place are not before it.
+/// Whether a tube has a place for a task that comes to it from elsewhere, and no put waits for
+/// that.
 pub(crate) fn room(ctx: &OpContext<'_>, to: &TubeEntry, others_wait: bool) -> Result<()> {
     let full = |text: String| Err(Error::new(ErrorKind::Full).because(text));
     match to.row.options.capacity {
         Some(capacity) if query::at_work(ctx, to) >= capacity => {
             full(format!("its capacity is {capacity}"))
         }
-        Some(_) if others_wait => full("earlier puts wait for room".to_owned()),
+        _ if others_wait => full("earlier puts wait for room".to_owned()),
         _ => Ok(()),
     }
 }
@@ -25,7 +25,7 @@ pub(crate) fn room(ctx: &OpContext<'_>, to: &TubeEntry, others_wait: bool) -> Re
 impl Move<'_> {
     /// Refuses what the kind of the other tube does not allow, and names that are none. What a put
     /// gives it has refused.
-    pub(super) fn check(&self, to: &TubeEntry) -> Result<()> {
+    pub(crate) fn check(&self, to: &TubeEntry) -> Result<()> {
         if self.which.is_again() {
             return Ok(());
         }
@@ -34,7 +34,7 @@ impl Move<'_> {
     }
 
     /// Whether the other tube takes the task.
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &self,
         (from, to): (&TubeEntry, &TubeEntry),
         (task, state): (&TaskRef<'_>, &TaskState),
@@ -80,6 +80,10 @@ impl Move<'_> {
         }
         // One from the trash comes back to its own tube, and a finished one under another id.
         let is_out = matches!(state, TaskState::Done(_) | TaskState::Trashed(_));
-        if stays && !is_out { Ok(()) } else { room(ctx, to, self.others_wait) }
+        if stays && !is_out {
+            return Ok(());
+        }
+        // Puts that wait for bytes are before it only if it brings some.
+        room(ctx, to, self.others_wait || self.puts_wait && new.bytes > old.bytes)
     }
 }

@@ -336,9 +336,9 @@ fn a_take_from_many_tubes_passes_others_that_are_due_in_turns() {
         let (mut walk, mut turns, mut found) = (Walk::default(), 0, Vec::new());
         loop {
             turns += 1;
-            let (due, is_cut) = state.due_of_set(set, now, SWEEP_TASKS, &mut walk).unwrap();
+            let (due, cut) = state.due_of_set(set, now, SWEEP_TASKS, &mut walk).unwrap();
             found.extend(due);
-            if !is_cut {
+            if cut != Cut::Looks {
                 break;
             }
         }

@@ -12,6 +12,17 @@ use crate::words::error::Result;
 use crate::words::limits::{DUE_OF_TURN, NAMES_OF_STEP, SWEEP_TASKS};
 use crate::words::task::Ticket;
 
+/// Why more tubes of a set may have due work than were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// They are all.
+    None,
+    /// As many as were wanted were found.
+    Tubes,
+    /// So many others are due that this turn of the lock looks at no more.
+    Looks,
+}
+
 impl EngineState {
     /// The tube of this number.
     ///
@@ -75,21 +86,20 @@ impl EngineState {
     }
 
     /// Tubes of a set in which work may be due: all of a small set, and of another one the first,
-    /// at most so many, from a position on. Also whether they are not all, because so many others
-    /// are due that this turn of the lock looks at no more.
+    /// at most so many, from a position on. Also why they may not be all.
     pub(crate) fn due_of_set(
         &self,
         set: u32,
         now: Now,
         most: usize,
         walk: &mut Walk,
-    ) -> Result<(Vec<u32>, bool)> {
+    ) -> Result<(Vec<u32>, Cut)> {
         let Some(set) = self.derived.sets.as_ref().and_then(|sets| sets.get(set)) else {
-            return Ok((Vec::new(), false));
+            return Ok((Vec::new(), Cut::None));
         };
         if set.len() <= SWEEP_TASKS {
             // What is due in the tubes that are not in it is not looked at.
-            return Ok((set.tubes_from(0).collect(), false));
+            return Ok((set.tubes_from(0).collect(), Cut::None));
         }
         let (mut due, mut looked) = (Vec::new(), 0);
         while due.len() < most
@@ -98,16 +108,19 @@ impl EngineState {
             due.extend(Some(tube).filter(|tube| set.has(*tube)));
             looked += 1;
             if looked == DUE_OF_TURN {
-                return Ok((due, true));
+                return Ok((due, Cut::Looks));
             }
         }
+        // A tube has a bound of each kind, and those of work that is gone stay until it is looked
+        // at.
+        let cut = if due.len() < most { Cut::None } else { Cut::Tubes };
         if due.len() < most {
             let releasing = sweep::releasing(&self.store)?.into_iter();
             due.extend(releasing.filter(|tube| set.has(*tube)).take(most - due.len()));
         }
         due.sort_unstable();
         due.dedup();
-        Ok((due, false))
+        Ok((due, cut))
     }
 
     /// How many rows of this tag a tube has.

@@ -74,7 +74,8 @@ impl Scene {
     fn move_on(&mut self) {
         let (from, to) = (self.played.tube, 3 - self.played.tube);
         let (which, changes) = (Which::ById(self.id, &NewRow::PLAIN), Changes::default());
-        self.run(&Move { from, to, which, changes, others_wait: false, after: None });
+        let (others_wait, puts_wait, after) = (false, false, None);
+        self.run(&Move { from, to, which, changes, others_wait, puts_wait, after });
         self.played.tube = to;
     }
 

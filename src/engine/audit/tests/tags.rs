@@ -61,7 +61,8 @@ fn a_move_writes_one_row_for_each_tag_and_an_unchanged_tag_none() {
     first.task(b"x").tags(tags()).put().unwrap();
     let (from, to) = (first.number, to.number);
     let (which, changes) = (Which::ById(id, &NewRow::PLAIN), Changes::default());
-    let step = Move { from, to, which, changes, others_wait: false, after: None };
+    let (others_wait, puts_wait, after) = (false, false, None);
+    let step = Move { from, to, which, changes, others_wait, puts_wait, after };
     let (_, rows) = written(&Rows::of(&queue), &step);
     let counts =
         [Tag::Tagged, Tag::TaskTags, Tag::TaggedCount, Tag::TopTagged].map(|tag| of(&rows, tag));
