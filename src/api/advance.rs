@@ -208,11 +208,7 @@ impl<T: ?Sized> Tube<T> {
 
     /// Refuses a tube of another queue than this.
     pub(crate) fn ensure_of(&self, inner: &Arc<QueueInner>) -> Result<()> {
-        if Arc::ptr_eq(inner, &self.inner) {
-            return Ok(());
-        }
-        let text = format!("tube {:?} is of another queue", self.name);
-        Err(Error::new(ErrorKind::Invalid).because(text))
+        inner.ensure_owns(&self.inner, || format!("tube {:?}", self.name))
     }
 
     /// The op that takes over a task from the tube of this number.

@@ -8,6 +8,7 @@ use crate::words::clock::micros;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::{debug, setters};
 use crate::words::name::label;
+use crate::words::payload::fits;
 use crate::words::schedule::{Missed, Overlap, check_name};
 use crate::words::sync::{Arc, Ordering};
 use crate::words::task_gates::TaskGates;
@@ -249,10 +250,7 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
         terms.child.group.as_deref().map_or(Ok(""), |group| label("group name", group))?;
         terms.child.gates = line_of(gates.each_ref().map(Vec::as_slice))?;
         if let Some(tube) = tube {
-            if !Arc::ptr_eq(&inner, &tube.inner) {
-                let text = "its tube is of another queue";
-                return Err(Error::new(ErrorKind::Invalid).because(text));
-            }
+            tube.ensure_of(&inner)?;
             terms.tube = Some((tube.number, tube.name.to_string()));
             terms.child.kind = terms.child.kind.or_else(|| tube.kind.as_deref().map(str::to_owned));
         }
@@ -268,12 +266,7 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
         let mut buffer = Vec::new();
         let bytes = (coding.encode)(payload, &mut buffer)
             .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
-        let (bytes_len, most) =
-            (bytes.len(), inner.core.live.payload_bytes_max.load(Ordering::Relaxed));
-        if bytes_len > most {
-            let text = format!("{bytes_len} bytes, the limit is {most}");
-            return Err(Error::new(ErrorKind::TooLarge).because(text));
-        }
+        fits(bytes.len(), inner.core.live.payload_bytes_max.load(Ordering::Relaxed))?;
         terms.payload = Some((bytes.to_vec(), coding.codec, coding.version));
         Ok(terms)
     }

@@ -8,6 +8,7 @@ use crate::runtime::reentrancy;
 use crate::runtime::session_leases::SessionLeases;
 use crate::runtime::shared::Shared;
 use crate::words::durability::Durability;
+use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::sync::{Arc, AtomicBool, Mutex, Weak};
 use std::collections::BTreeMap;
 
@@ -23,6 +24,19 @@ impl QueueInner {
     /// The queue's durability, for the handles that are made now.
     pub(crate) fn durability(&self) -> Durability {
         self.core.live.durability()
+    }
+
+    /// Refuses what is of another queue; `what` names it.
+    pub(crate) fn ensure_owns(
+        &self,
+        other: &Arc<Self>,
+        what: impl FnOnce() -> String,
+    ) -> Result<()> {
+        if std::ptr::eq(self, Arc::as_ptr(other)) {
+            return Ok(());
+        }
+        let text = format!("{} is of another queue", what());
+        Err(Error::new(ErrorKind::Invalid).because(text))
     }
 }
 

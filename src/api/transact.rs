@@ -198,13 +198,7 @@ impl Transaction<'_> {
 
     /// Refuses a handle of another queue.
     pub(crate) fn same_queue(&self, inner: &Arc<QueueInner>) -> Result<()> {
-        match Arc::ptr_eq(inner, self.inner) {
-            true => Ok(()),
-            false => {
-                Err(Error::new(ErrorKind::Invalid)
-                    .because("the tube or the task is of another queue"))
-            }
-        }
+        self.inner.ensure_owns(inner, || "the tube or the task".to_owned())
     }
 }
 

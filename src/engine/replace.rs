@@ -12,7 +12,7 @@ use crate::format::feature::PAYLOADS;
 use crate::format::piece::Pieces;
 use crate::format::row::{PayloadPlace, TaskRow, replaced_section};
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::payload::NewPayload;
+use crate::words::payload::{NewPayload, fits};
 use crate::words::task::TaskId;
 
 /// A new payload, and what limits it.
@@ -47,10 +47,7 @@ impl Replacement<'_> {
             let text = "bytes for a task with a codec; pass what the typed tube's encode returns";
             return Err(Error::new(ErrorKind::Invalid).because(text));
         }
-        if bytes > self.payload_bytes_max {
-            let text = format!("{bytes} bytes, the limit is {}", self.payload_bytes_max);
-            return Err(Error::new(ErrorKind::TooLarge).because(text));
-        }
+        fits(bytes, self.payload_bytes_max)?;
         let more = (bytes as u64).saturating_sub(old.payload.bytes());
         let (held, most) = (view.durable_bytes(), self.durable_bytes_max);
         if more > 0 && !tube.run().is_temporary() && held.saturating_add(more) > most {

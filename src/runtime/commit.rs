@@ -200,8 +200,7 @@ impl EngineState {
         let mut walk = attempt.call.walk.as_deref().copied().unwrap_or_default();
         let mut left = SWEEP_TASKS;
         let (due, cut) = self.due_of_set(set, attempt.now, SWEEP_TASKS, &mut walk)?;
-        for tube in &due {
-            let tube = *tube;
+        for tube in due.iter().copied() {
             if !self.is_due(tube, true, attempt.now)? {
                 continue;
             }

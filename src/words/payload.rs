@@ -1,11 +1,21 @@
-//! A payload that a verb on a task in hand brings. A plain value: the engine decides where it
-//! stands.
+//! A payload that a verb on a task brings. A plain value: the engine decides where it stands.
 
+use crate::words::error::{Error, ErrorKind, Result};
 use std::fmt;
 
-/// A new payload for a task in hand: bytes, or what
+/// Refuses a payload of more bytes than the limit.
+pub(crate) fn fits(bytes: usize, most: usize) -> Result<()> {
+    if bytes <= most {
+        return Ok(());
+    }
+    let text = format!("{bytes} bytes, the limit is {most}");
+    Err(Error::new(ErrorKind::TooLarge).because(text))
+}
+
+/// A new payload for a task: bytes, or what
 /// [`Tube::encode`](crate::Tube::encode) has made of a value. For
-/// [`Task::with_payload`](crate::Task::with_payload).
+/// [`Task::with_payload`](crate::Task::with_payload) and
+/// [`MoveTask::payload`](crate::MoveTask::payload).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NewPayload<'a> {
     pub(crate) bytes: &'a [u8],

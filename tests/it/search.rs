@@ -331,6 +331,18 @@ fn ended_tasks_are_listed_newest_first_in_a_tube_and_in_all() {
     assert_eq!(queue.check().unwrap(), [""; 0]);
 }
 
+type Listing = fn(&Queue) -> NewestFirst;
+
+/// Listings of tasks that have ended, of a queue with tubes `a` and `b`.
+const LISTINGS: [Listing; 6] = [
+    |queue| queue.failed("g"),
+    |queue| queue.finished(),
+    |queue| queue.tube("a").unwrap().failed("g"),
+    |queue| queue.tube("a").unwrap().finished(),
+    |queue| queue.tube("b").unwrap().buried(),
+    |queue| queue.tube("b").unwrap().trashed(),
+];
+
 /// A page of a listing goes on where the one before has ended: of tasks that ended in one
 /// microsecond too, past tasks that are gone, and after the queue was opened again.
 #[test]
@@ -354,15 +366,7 @@ fn a_listing_of_ended_tasks_goes_on_from_a_cursor() {
             }
         }
     }
-    let listings: [fn(&Queue) -> NewestFirst; 6] = [
-        |queue| queue.failed("g"),
-        |queue| queue.finished(),
-        |queue| queue.tube("a").unwrap().failed("g"),
-        |queue| queue.tube("a").unwrap().finished(),
-        |queue| queue.tube("b").unwrap().buried(),
-        |queue| queue.tube("b").unwrap().trashed(),
-    ];
-    for listing in listings {
+    for listing in LISTINGS {
         let all: Vec<TaskId> = listing(&queue).map(|task| task.unwrap().id).collect();
         assert!(all.len() > 10);
         let (mut paged, mut cursor) = (Vec::new(), listing(&queue).cursor());
@@ -412,15 +416,9 @@ fn a_listing_goes_on_from_its_own_cursor_only() {
         }
     }
     let tube = |queue: &Queue, name| queue.tube(name).unwrap();
-    let listings: [fn(&Queue) -> NewestFirst; 7] = [
-        |queue| queue.failed("g"),
-        |queue| queue.failed("h"),
-        |queue| queue.finished(),
-        |queue| queue.tube("a").unwrap().failed("g"),
-        |queue| queue.tube("a").unwrap().finished(),
-        |queue| queue.tube("a").unwrap().buried(),
-        |queue| queue.tube("b").unwrap().buried(),
-    ];
+    let others: [Listing; 2] =
+        [|queue| queue.failed("h"), |queue| queue.tube("a").unwrap().buried()];
+    let listings: Vec<Listing> = LISTINGS.into_iter().chain(others).collect();
     for (mine, from) in listings.iter().enumerate() {
         for (its, listing) in listings.iter().enumerate() {
             for (which, queue_of) in [(0, &queue), (1, &other)] {
