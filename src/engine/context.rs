@@ -6,9 +6,9 @@ use crate::engine::decision::{Decision, Over};
 use crate::engine::effects::{Border, Effects, TubeChange};
 use crate::engine::tube_cache::{KnownTubes, TubeEntry, TubeRef};
 use crate::format::feature::Feature;
-use crate::format::key::{self, Key, Range};
+use crate::format::key::{self, Key, Range, Run};
 use crate::format::row::TubeRow;
-use crate::format::{Met, RowOp, Value, View};
+use crate::format::{Met, RowOp, Tag, Value, View};
 use crate::words::clock::{Now, micros};
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_BYTES, SWEEP_ROWS};
@@ -348,6 +348,11 @@ impl View for OpContext<'_> {
     #[inline]
     fn count(&self, range: Range) -> u64 {
         self.over().count(range)
+    }
+
+    #[inline]
+    fn count_all(&self, run: Run, tags: &[Tag]) -> u64 {
+        self.over().count_all(run, tags)
     }
 
     fn durable_bytes(&self) -> u64 {

@@ -6,7 +6,7 @@ use crate::format::Range;
 use crate::format::feature::Needs;
 use crate::format::key::{Key, Run};
 use crate::format::layer::WriteSet;
-use crate::format::{Met, Value, View};
+use crate::format::{Met, Tag, Value, View};
 use crate::words::error::Result;
 use std::collections::BTreeMap;
 
@@ -109,6 +109,14 @@ impl View for Over<'_> {
     fn count(&self, range: Range) -> u64 {
         let (rows, before) = (&self.decision.rows, self.view.count(range));
         if rows.is_empty() { before } else { before.saturating_add_signed(rows.moved_in(range)) }
+    }
+
+    #[inline]
+    fn count_all(&self, run: Run, tags: &[Tag]) -> u64 {
+        if self.decision.rows.is_empty() {
+            return self.view.count_all(run, tags);
+        }
+        tags.iter().map(|tag| self.count(Range::in_run(*tag, run))).sum()
     }
 
     fn durable_bytes(&self) -> u64 {

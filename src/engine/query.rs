@@ -210,7 +210,7 @@ pub(crate) fn names_from(
 
 /// The stored number of a tube's tasks.
 pub(crate) fn tasks(view: &dyn View, tube: &TubeEntry) -> u64 {
-    Tag::TASKS.into_iter().map(|tag| view.count(tube.range(tag))).sum()
+    view.count_all(tube.run(), &Tag::TASKS)
 }
 
 /// The stored number of a tube's tasks in the trash.
@@ -232,9 +232,8 @@ pub(crate) fn lacks_places(view: &dyn View, number: u32, tasks: usize) -> Result
     Ok(tube.row.options.capacity.is_some_and(|capacity| after > capacity))
 }
 
-/// The stored number of a tube's tasks in a state; those in the trash are in none. Fresh tasks
-/// have no row that says so: all tasks
-/// that are in no other state are ready.
+/// The stored number of a tube's tasks in a state; those in the trash are in none. Fresh tasks have
+/// no row that says so: all tasks that are in no other state are ready.
 pub(crate) fn count(view: &dyn View, tube: &TubeEntry, state: State) -> u64 {
     let rows = |tags: &mut dyn Iterator<Item = Tag>| -> u64 {
         tags.map(|tag| view.count(tube.range(tag))).sum()

@@ -75,6 +75,7 @@ pub(crate) fn stated(
 }
 
 /// Since when a task is ready that becomes or stays ready, if that is known.
+#[inline]
 fn ready_since(ctx: &OpContext<'_>, task: &TaskRef<'_>, from: &TaskState) -> Result<Option<u64>> {
     let now = ctx.now.queue;
     Ok(match from {

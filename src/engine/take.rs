@@ -273,8 +273,9 @@ impl Lanes {
     /// The best task of all.
     #[inline(always)]
     fn next(&mut self, ctx: &OpContext<'_>, tube: &TubeEntry) -> Result<Option<Candidate>> {
-        let ready = self.ready.peek(ctx)?;
-        let head = self.heads.peek(ctx)?;
+        let has_other = ctx.count_all(tube.run(), &[Tag::Ready, Tag::OpenHead]) > 0;
+        let ready = if has_other { self.ready.peek(ctx)? } else { None };
+        let head = if has_other { self.heads.peek(ctx)? } else { None };
         let other = ready.as_ref().or(head.as_ref()).map(|(key, _)| key.as_slice());
         let fresh = fresh::first(ctx, tube, self.skipped.as_deref(), other)?;
         if let Some(head) = head

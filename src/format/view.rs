@@ -1,6 +1,6 @@
 //! The two interfaces between the engine and the store: what the engine reads, and what it decides.
 
-use crate::format::key::{Key, Range, after, copy, end_of};
+use crate::format::key::{Key, Range, Run, Tag, after, copy, end_of};
 use crate::format::pack::Value;
 use crate::words::error::{ErrorKind, Result};
 
@@ -77,6 +77,11 @@ pub(crate) trait View {
 
     /// The number of live rows in a range. Stored, never counted by a scan.
     fn count(&self, range: Range) -> u64;
+
+    /// The number of live rows of a run under any of these tags.
+    fn count_all(&self, run: Run, tags: &[Tag]) -> u64 {
+        tags.iter().map(|tag| self.count(Range::in_run(*tag, run))).sum()
+    }
 
     /// Bytes of the payloads of all durable tubes. Stored, never counted by a scan.
     fn durable_bytes(&self) -> u64;

@@ -62,6 +62,14 @@ impl RowCounts {
         count.copied().unwrap_or(0)
     }
 
+    /// The sum of the counts of a run under these tags, which are counted by run.
+    #[inline]
+    pub(crate) fn of_tags(&self, run: Run, tags: &[Tag]) -> u64 {
+        let Some(counted) = self.find(run).and_then(|at| self.by_run.get(at)) else { return 0 };
+        let count = |tag: &Tag| counted.tally.get(tag.tallied()?).copied();
+        tags.iter().filter_map(count).sum()
+    }
+
     #[inline]
     fn find(&self, run: Run) -> Option<usize> {
         match self.by_run.get(self.last) {

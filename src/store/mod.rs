@@ -58,9 +58,9 @@ mod space;
 mod tests;
 
 use crate::format::feature::{Feature, Needs};
-use crate::format::key::is_temporary;
+use crate::format::key::{Run, is_temporary};
 use crate::format::layer::{Layer, WriteSet};
-use crate::format::{Met, Range, Value, View};
+use crate::format::{Met, Range, Tag, Value, View};
 use crate::words::clock::Boot;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{CHECKPOINT_AT_DIVISOR, QUIET_CHECKPOINT_DIVISOR};
@@ -389,6 +389,10 @@ impl View for Store {
 
     fn count(&self, range: Range) -> u64 {
         self.rows.counts.of(range)
+    }
+
+    fn count_all(&self, run: Run, tags: &[Tag]) -> u64 {
+        self.rows.counts.of_tags(run, tags)
     }
 
     fn durable_bytes(&self) -> u64 {

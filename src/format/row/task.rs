@@ -332,7 +332,9 @@ impl<'a> TaskRow<'a> {
         }
         self.group.map(|group| row.short(group));
         self.key.map(|key| row.short(key));
-        row.bytes(self.extension);
+        if is_extended {
+            row.bytes(self.extension);
+        }
         match self.payload {
             PayloadPlace::Inline(payload) => drop(row.bytes(payload)),
             PayloadPlace::Separate(pieces) => pieces.pack(&mut row),

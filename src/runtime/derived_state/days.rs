@@ -15,16 +15,29 @@ impl DerivedState {
     /// Counts what was added to days.
     #[cold]
     pub(super) fn count_days(&mut self, entries: &[DayEntry]) {
-        for DayEntry { tube, day, item, .. } in entries.iter().copied() {
-            if !self.day_items.keep((tube, day), item) {
-                self.turn_to_day(tube, day);
-                self.day_items.keep((tube, day), item);
+        // Most ops have one, of the day of the one before.
+        if !matches!(entries, [entry] if self.keep_day_item(entry)) {
+            self.count_each_day(entries);
+        }
+    }
+
+    /// Keeps one of the day of the last one. False if it is of another day, or enough are kept.
+    #[inline]
+    fn keep_day_item(&mut self, entry: &DayEntry) -> bool {
+        self.day_items.keep((entry.tube, entry.day), entry.item)
+    }
+
+    #[inline(never)]
+    fn count_each_day(&mut self, entries: &[DayEntry]) {
+        for entry in entries {
+            if !self.keep_day_item(entry) {
+                self.turn_to_day(entry.tube, entry.day);
+                self.keep_day_item(entry);
             }
         }
     }
 
     /// Keeps items of this day, which has a row, from now on.
-    #[inline(never)]
     fn turn_to_day(&mut self, number: u32, day: u32) {
         self.settle_day_items();
         if let Some(state) = self.tubes.get_mut(&number) {
