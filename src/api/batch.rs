@@ -1,6 +1,7 @@
 //! Putting several tasks: a batch of payloads or of tasks with options of their own, which is one
 //! step, and all tasks of an iterator in groups. A batch never waits for room.
 
+use crate::api::codec::not_encoded;
 use crate::api::put::{Backing, Common, NewTask, Payloads};
 use crate::api::tube::Tube;
 use crate::engine::new_row::{Extras, NewRow};
@@ -128,12 +129,14 @@ impl<T: ?Sized> Tube<T> {
         let core = &self.inner.core;
         let (mut payloads, mut put, mut last) = (payloads.into_iter(), 0, None);
         let ended = loop {
-            let group = group_of::<T, B>(&mut payloads);
-            if group.is_empty() {
-                break Ok(());
-            }
-            let tasks = group.len() as u64;
-            match self.batch(group).submit(|_, op| StagedPut::new(core).apply(op)) {
+            let group = match self.name_errors("put", self.next_group(&mut payloads)) {
+                Ok(group) if group.0.is_empty() => break Ok(()),
+                Ok(group) => group,
+                Err(error) => break Err(error),
+            };
+            let tasks = group.0.len() as u64;
+            let batch = NewTask::of(self, group);
+            match batch.submit(|_, op| StagedPut::new(core).apply(op)) {
                 Ok((_, mark)) => (put, last) = (put + tasks, Some(mark)),
                 Err(error) => break Err(error),
             }
@@ -147,19 +150,61 @@ impl<T: ?Sized> Tube<T> {
         ended.map_err(|error| error.after_puts(put))?;
         Ok(put)
     }
+
+    /// The next payloads of an iterator, up to the bounds of one group.
+    fn next_group<B: Borrow<T>>(
+        &self,
+        payloads: &mut impl Iterator<Item = B>,
+    ) -> Result<PutGroup<B>> {
+        let (mut group, mut bytes) = (Vec::new(), 0);
+        while group.len() < GROUP_TASKS
+            && bytes < GROUP_BYTES
+            && let Some(payload) = payloads.next()
+        {
+            let mut buffer = Vec::new();
+            let encoded = (self.coding.encode)(payload.borrow(), &mut buffer);
+            bytes += encoded.map_err(not_encoded)?.len();
+            group.push(match self.coding.codec {
+                0 => Grouped::Own(payload),
+                _ => Grouped::Encoded(buffer),
+            });
+        }
+        Ok(PutGroup(group))
+    }
 }
 
-/// The next payloads of an iterator, up to the bounds of one group.
-fn group_of<T: ?Sized, B: Borrow<T>>(payloads: &mut impl Iterator<Item = B>) -> Vec<B> {
-    let (mut group, mut bytes) = (Vec::new(), 0);
-    while group.len() < GROUP_TASKS
-        && bytes < GROUP_BYTES
-        && let Some(payload) = payloads.next()
-    {
-        bytes += size_of_val::<T>(payload.borrow());
-        group.push(payload);
+/// A payload of a group.
+enum Grouped<B> {
+    /// Of a tube of bytes.
+    Own(B),
+    /// Of a value, which is not kept.
+    Encoded(Vec<u8>),
+}
+
+/// The payloads of a group of [`Tube::put_all`], each encoded once.
+struct PutGroup<B>(Vec<Grouped<B>>);
+
+impl<T: ?Sized, B: Borrow<T>> Payloads<T> for PutGroup<B> {
+    fn rows<R>(
+        &self,
+        tube: &Tube<T>,
+        common: Common<'_>,
+        then: impl FnOnce(&[NewRow<'_>]) -> Result<R>,
+    ) -> Result<R> {
+        let mut backings = Vec::new();
+        then(&filled(&self.0, common, &mut backings, |payload, row, backing| {
+            let Backing { buffer, place, .. } = backing;
+            match payload {
+                Grouped::Own(payload) => tube.fill(row, payload.borrow(), (buffer, place))?,
+                Grouped::Encoded(bytes) => {
+                    row.payload = bytes;
+                    (row.codec, row.version) = (tube.coding.codec, tube.coding.version);
+                    tube.place(row, place);
+                }
+            }
+            Ok(())
+        })?)
     }
-    group
 }
 
 /// The put of a batch.

@@ -2,6 +2,7 @@
 //! version of the codec that wrote its payload.
 
 use crate::engine::payload::Payload;
+use crate::words::error::{Error, ErrorKind};
 use std::error::Error as StdError;
 
 /// Any error of a codec.
@@ -91,6 +92,11 @@ pub trait Codec<T> {
 type Encode<T> = for<'a> fn(&'a T, &'a mut Vec<u8>) -> Result<&'a [u8], BoxError>;
 /// Consumes the payload: bytes that were put together from pieces are not copied again.
 type Decode<T> = fn(u8, u16, Payload) -> Result<Box<T>, BoxError>;
+
+/// The refusal of a value that its codec does not encode.
+pub(super) fn not_encoded(cause: BoxError) -> Error {
+    Error::new(ErrorKind::Codec).caused_by(cause)
+}
 
 /// A codec as a value, so that one `Tube` serves bytes and every type.
 pub(crate) struct Coding<T: ?Sized> {

@@ -1,5 +1,6 @@
 //! The description of a schedule, with which one is made or changed.
 
+use crate::api::codec::not_encoded;
 use crate::api::queue_inner::QueueInner;
 use crate::api::tube::Tube;
 use crate::engine::schedule_verbs::ScheduleTerms;
@@ -264,8 +265,7 @@ impl<'a, T: ?Sized> NewSchedule<'a, T> {
             }
         };
         let mut buffer = Vec::new();
-        let bytes = (coding.encode)(payload, &mut buffer)
-            .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
+        let bytes = (coding.encode)(payload, &mut buffer).map_err(not_encoded)?;
         fits(bytes.len(), inner.core.live.payload_bytes_max.load(Ordering::Relaxed))?;
         terms.payload = Some((bytes.to_vec(), coding.codec, coding.version));
         Ok(terms)

@@ -42,7 +42,7 @@ impl<T: ?Sized> Tube<T> {
 
     /// The next task of a state: of the ready tasks the one that `take` would return, of the
     /// delayed ones the one that waits for the shortest time from now on, of the buried ones the
-    /// first to be kicked, of the taken ones the one whose lease ends first.
+    /// first to be kicked, of the taken ones the one whose lease ends first by its deadline.
     ///
     /// ```
     /// use tubewell::{Queue, State};
@@ -129,9 +129,9 @@ impl<T: ?Sized> Tube<T> {
     ///   compared as they stand when the first page is read, also for the later pages. Of those due
     ///   at one time those with a `delay` are first, then the lower id is; those whose delay has no
     ///   end are last, by id.
-    /// - *taken*: by when the lease ends, or the [grace](crate::Lapse::grace) of a stalled task; of
-    ///   two that end at one time the lower id is first. Those whose lease has no end are last, by
-    ///   id.
+    /// - *taken*: by the deadline of the lease, or the end of the [grace](crate::Lapse::grace) of a
+    ///   stalled task; of two with one time the lower id is first. Those without a deadline are
+    ///   last, by id.
     /// - *buried*: as [`kick`](Tube::kick) makes them ready, smallest priority first, then put
     ///   order.
     /// - *blocked* and *done*: by id.

@@ -1,6 +1,6 @@
 //! Putting a task: the plain verb, and the builder with every option.
 
-use crate::api::codec::Coding;
+use crate::api::codec::{Coding, not_encoded};
 use crate::api::lease::Lease;
 use crate::api::placement::{Place, PutView};
 use crate::api::receipt::Receipt;
@@ -112,8 +112,7 @@ impl<T: ?Sized> Tube<T> {
         (buffer, place): (&'a mut Vec<u8>, &'a mut Option<Place>),
     ) -> Result<()> {
         let Coding { codec, version, encode, .. } = self.coding;
-        row.payload = encode(payload, buffer)
-            .map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause))?;
+        row.payload = encode(payload, buffer).map_err(not_encoded)?;
         (row.codec, row.version) = (codec, version);
         self.place(row, place);
         Ok(())

@@ -12,7 +12,7 @@ use crate::words::explain::Explanation;
 use crate::words::macros::debug;
 use crate::words::name::label;
 use crate::words::options::TubeOptions;
-use crate::words::sync::{Arc, Mutex};
+use crate::words::sync::{Arc, Mutex, RwLock};
 use crate::words::task::{TaskId, TaskInfo};
 use std::collections::BTreeMap;
 
@@ -48,8 +48,8 @@ impl Queue {
         core: Arc<Shared>,
         placements: BTreeMap<String, Arc<dyn Placement>>,
     ) -> Self {
-        let (callbacks, sessions) = (Arc::default(), Mutex::default());
-        Self { inner: Arc::new(QueueInner { core, placements, callbacks, sessions }) }
+        let (callbacks, making, sessions) = (Arc::default(), RwLock::new(()), Mutex::default());
+        Self { inner: Arc::new(QueueInner { core, placements, callbacks, making, sessions }) }
     }
 
     /// Makes a call that concerns the whole queue, and adds its name to an error.
@@ -113,11 +113,8 @@ impl Queue {
     /// the kind does not allow; [`TooLarge`](ErrorKind::TooLarge) for details above 4 KiB;
     /// [`Invalid`](ErrorKind::Invalid) for other options that make no sense; as
     /// [`tube`](Queue::tube).
-    pub fn create_tube(&self, name: &str, mut options: TubeOptions) -> Result<Tube> {
-        let exists = match std::mem::take(&mut options.if_not_exists) {
-            true => tubes::Exists::Same,
-            false => tubes::Exists::Refuse,
-        };
+    pub fn create_tube(&self, name: &str, options: TubeOptions) -> Result<Tube> {
+        let (options, exists) = Self::met(options);
         let tube = self.create(name, &options, exists);
         tube.map_err(|error| error.during("create tube").in_tube(name))
     }
@@ -155,21 +152,47 @@ impl Queue {
         let (core, callbacks) = (&self.inner.core, &self.inner.callbacks);
         let callback = Callback::new(on_change, Interest::Event);
         let failed = |error: Error| error.during("create tube").in_tube(name);
+        core.enter().map_err(failed)?;
+        // No other call makes a tube from the look to the end.
+        let making = self.inner.making.write();
         if self.find_tube(name)?.is_some() {
+            drop(making);
             let tube = self.create_tube(name, options)?;
             callbacks.set(core, name, Some(callback)).map_err(failed)?;
             return Ok(tube);
         }
         // Before the tube, so that it is there at the first step.
         let before = callbacks.set(core, name, Some(callback.clone())).map_err(failed)?;
-        self.create_tube(name, options).or_else(|error| {
-            // Another call may have made the tube, with a callback of its own.
+        let (options, exists) = Self::met(options);
+        self.create_alone(name, &options, exists).map_err(failed).or_else(|error| {
             callbacks.replace(core, name, Some(&callback), before).map_err(failed)?;
             Err(error)
         })
     }
 
+    /// The options of a tube that is made, and what a tube of its name means.
+    fn met(mut options: TubeOptions) -> (TubeOptions, tubes::Exists) {
+        let exists = match std::mem::take(&mut options.if_not_exists) {
+            true => tubes::Exists::Same,
+            false => tubes::Exists::Refuse,
+        };
+        (options, exists)
+    }
+
+    /// Makes a tube, not while another call makes one with its callback.
     fn create(&self, name: &str, options: &TubeOptions, exists: tubes::Exists) -> Result<Tube> {
+        // In a transaction the lock would wait for a call that waits for the transaction.
+        self.inner.core.enter()?;
+        let _making = self.inner.making.read();
+        self.create_alone(name, options, exists)
+    }
+
+    fn create_alone(
+        &self,
+        name: &str,
+        options: &TubeOptions,
+        exists: tubes::Exists,
+    ) -> Result<Tube> {
         let op = tubes::Create { name, options, exists };
         let tube = self.inner.core.run(&op, self.inner.durability())?;
         Ok(Tube::over(&self.inner, tube))

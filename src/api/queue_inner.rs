@@ -9,13 +9,15 @@ use crate::runtime::session_leases::SessionLeases;
 use crate::runtime::shared::Shared;
 use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::sync::{Arc, AtomicBool, Mutex, Weak};
+use crate::words::sync::{Arc, AtomicBool, Mutex, RwLock, Weak};
 use std::collections::BTreeMap;
 
 pub(crate) struct QueueInner {
     pub(crate) core: Arc<Shared>,
     pub(crate) placements: BTreeMap<String, Arc<dyn Placement>>,
     pub(crate) callbacks: Arc<Callbacks>,
+    /// Held by a call that makes a tube, alone by one that sets the callback of the tube before.
+    pub(crate) making: RwLock<()>,
     /// The open sessions by name, so that a second `consumer(name)` joins the first.
     pub(crate) sessions: Mutex<BTreeMap<String, Weak<Session>>>,
 }

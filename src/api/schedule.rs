@@ -10,6 +10,7 @@ use crate::engine::schedule_verbs::{MakeSchedule, PauseSchedule, RemoveSchedule,
 use crate::engine::schedule_verbs::{TagSchedule, UpdateSchedule};
 use crate::engine::schedules;
 use crate::format::View;
+use crate::words::clock::Now;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
 use crate::words::error::Result;
@@ -96,7 +97,8 @@ impl<T: ?Sized> NewSchedule<'_, T> {
     /// let make = |what| queue.schedule("sweep").every(hour).to(&tube).payload(what).make();
     /// let next = make(b"attic" as &[u8])?.info()?.next;
     /// clock.advance(minute);
-    /// assert_eq!(make(b"cellar")?.info()?.next, next); // it stands
+    /// let again = make(b"cellar")?.info()?;
+    /// assert_eq!((again.next, again.left), (next, Some(hour - minute))); // it stands
     /// assert_eq!(tube.len()?, 1);
     /// # Ok(())
     /// # }
@@ -179,7 +181,7 @@ impl Schedule {
     /// [`Damaged`](ErrorKind::Damaged); [`Closed`](ErrorKind::Closed);
     /// [`InTransaction`](ErrorKind::InTransaction).
     pub fn info(&self) -> Result<ScheduleInfo> {
-        self.look("look at schedule", |view| schedules::info(view, &self.name))
+        self.look("look at schedule", |view, now| schedules::info(view, &self.name, now))
     }
 
     /// The nominal times of its next fires, at most so many, and at most 1000. None while it is
@@ -206,14 +208,17 @@ impl Schedule {
     /// the feature `cron`.
     pub fn next(&self, most: usize) -> Result<Vec<SystemTime>> {
         let most = most.min(NEXT_FIRES_MAX);
-        let next = self.look("list fires", |view| schedules::next(view, &self.name))?;
+        let next = self.look("list fires", |view, _| schedules::next(view, &self.name))?;
         schedules::ahead(&next, most).map_err(|error| error.during("list fires"))
     }
 
-    fn look<R>(&self, action: &'static str, look: impl Fn(&dyn View) -> Result<R>) -> Result<R> {
+    fn look<R>(
+        &self,
+        action: &'static str,
+        look: impl Fn(&dyn View, Now) -> Result<R>,
+    ) -> Result<R> {
         let core = &self.inner.core;
-        let found =
-            catch_up(&self.inner, &self.name).and_then(|()| core.look(|view, _| look(view)));
+        let found = catch_up(&self.inner, &self.name).and_then(|()| core.look(look));
         found.map_err(|error| error.during(action))
     }
 

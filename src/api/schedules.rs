@@ -111,13 +111,14 @@ impl NextPage {
         let most = SCHEDULES_OF_STEP;
         match self {
             Self::OfQueue(from) => {
-                let (page, next) = core.look(|view, _| schedules::page(view, &from, most))?;
+                let (page, next) =
+                    core.look(|view, now| schedules::page(view, &from, most, now))?;
                 Ok((page, next.map(Self::OfQueue)))
             }
             Self::OfTube { tube, after, mut listed } => {
-                let (mut page, after) = core.look(|view, _| {
+                let (mut page, after) = core.look(|view, now| {
                     query::tube(view, tube)?;
-                    schedules::page_of_tube(view, tube, after.as_ref(), most)
+                    schedules::page_of_tube(view, tube, after.as_ref(), most, now)
                 })?;
                 page.retain(|schedule| listed.insert(schedule.name.clone()));
                 let next = after.map(|after| Self::OfTube { tube, after: Some(after), listed });

@@ -1,12 +1,15 @@
 //! The verbs on a taken task that bring a new payload. Which verbs there are is written in
 //! `verdicts`; what a payload does to a task is the engine's.
 
+use crate::api::codec::not_encoded;
 use crate::api::lease::{Lease, Task};
 use crate::api::ticket_handle::TicketHandle;
 use crate::api::transact::Transaction;
 use crate::api::tube::Tube;
 use crate::engine::payload_verb::VerbWithPayload;
-use crate::words::error::{Error, ErrorKind, Result};
+#[cfg(doc)]
+use crate::words::error::ErrorKind;
+use crate::words::error::Result;
 use crate::words::macros::debug;
 use crate::words::payload::{Encoded, NewPayload};
 use crate::words::verb::{Advance, Verdict};
@@ -216,7 +219,7 @@ impl<T: ?Sized> Tube<T> {
     pub fn encode(&self, value: &T) -> Result<Encoded> {
         let (coding, mut buffer) = (self.coding, Vec::new());
         let encoded = (coding.encode)(value, &mut buffer).map(<[u8]>::to_vec);
-        let encoded = encoded.map_err(|cause| Error::new(ErrorKind::Codec).caused_by(cause));
+        let encoded = encoded.map_err(not_encoded);
         let bytes = self.name_errors("encode", encoded)?;
         Ok(Encoded { bytes, codec: (coding.codec, coding.version) })
     }

@@ -8,7 +8,7 @@ use crate::engine::{query, task_gates, timing};
 use crate::format::key::{self, FireClock, Key};
 use crate::format::row::{ChildTerms, FiringRow, ScheduleRow, TubeRow};
 use crate::format::{Range, Scan, Tag, Value, View};
-use crate::words::clock::{NEVER, instant};
+use crate::words::clock::{NEVER, Now, instant};
 use crate::words::cron;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::schedule::{ScheduleInfo, Timing};
@@ -208,7 +208,7 @@ pub(crate) fn orphans(view: &dyn View) -> Result<Vec<(u32, NextDue)>> {
 }
 
 /// What is known of a schedule.
-pub(crate) fn info(view: &dyn View, name: &str) -> Result<ScheduleInfo> {
+pub(crate) fn info(view: &dyn View, name: &str, now: Now) -> Result<ScheduleInfo> {
     let StoredSchedule { row, firing } = named(view, name)?;
     let tube = view.get(&key::tube(row.tube));
     let has_tube = sound(tube)?.is_none_or(|tube| tube.is_some());
@@ -216,10 +216,12 @@ pub(crate) fn info(view: &dyn View, name: &str) -> Result<ScheduleInfo> {
         Timing::Every(interval) => (Some(Duration::from_micros(*interval)), None, None),
         Timing::Cron { text, zone } => (None, Some(text.clone()), Some(zone.clone())),
     };
-    let time = |time: u64| (time != NEVER).then(|| instant(time));
     let child = row.child;
     let [requires, throttles] = names(child.gates.as_deref());
     let lacks_feature = row.timing.is_wall() && !cron::IS_AVAILABLE;
+    let due = if lacks_feature { NEVER } else { firing.due() };
+    let clock = if row.timing.is_wall() { now.wall } else { now.queue };
+    let left = (due != NEVER).then(|| Duration::from_micros(due.saturating_sub(clock)));
     Ok(ScheduleInfo {
         name: name.to_owned(),
         tube: row.tube_name,
@@ -230,7 +232,8 @@ pub(crate) fn info(view: &dyn View, name: &str) -> Result<ScheduleInfo> {
         offset: Duration::from_micros(row.offset),
         missed: row.missed,
         overlap: row.overlap,
-        next: if lacks_feature { None } else { time(firing.due()) },
+        next: (due != NEVER).then(|| instant(due)),
+        left,
         is_paused: firing.is_paused,
         lacks_feature,
         is_refused: firing.is_refused,
@@ -275,6 +278,7 @@ pub(crate) fn page_of_tube(
     tube: u32,
     from: Option<&AfterFire>,
     most: usize,
+    now: Now,
 ) -> Result<(Vec<ScheduleInfo>, Option<AfterFire>)> {
     let (mut met, mut is_more) = (Vec::new(), false);
     for clock in FireClock::ALL {
@@ -303,7 +307,7 @@ pub(crate) fn page_of_tube(
         // It may be what is left of a damaged one.
         let is_own = |schedule: &StoredSchedule| schedule.fire_key(name) == *fire;
         if sound(self::find(view, name))?.flatten().is_some_and(|schedule| is_own(&schedule)) {
-            found.extend(sound(info(view, name))?);
+            found.extend(sound(info(view, name, now))?);
         }
     }
     Ok((found, met.pop().map(|(place, _)| place).filter(|_| is_more)))
@@ -315,6 +319,7 @@ pub(crate) fn page(
     view: &dyn View,
     from: &Key,
     most: usize,
+    now: Now,
 ) -> Result<(Vec<ScheduleInfo>, Option<Key>)> {
     let range = Range::of(Tag::Schedule);
     let (mut rows, mut found) = (Scan::over(range), Vec::new());
@@ -322,7 +327,7 @@ pub(crate) fn page(
     for _ in 0..most {
         let Some((met, _)) = rows.next(view)? else { return Ok((found, None)) };
         let name = key::name_of_schedule(&met);
-        let described = name.map(|name| info(view, name)).transpose();
+        let described = name.map(|name| info(view, name, now)).transpose();
         found.extend(sound(described)?.flatten());
         if found.len() == most {
             return Ok((found, Some(key::after(&met))));

@@ -173,6 +173,8 @@ fn run_due_work(
                 Err(Undone::TryAfter(Need::Yield)) => {}
                 Err(Undone::TryAfter(_)) => by_itself = false,
             }
+            // Without it a verb would pass by the rows that this commit has added.
+            decision.rows.view_has_changed();
         } else {
             more = state.execute_over(&due, decision, attempt)?;
         }

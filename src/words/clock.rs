@@ -148,8 +148,9 @@ pub(crate) struct QueueClock {
     /// Of the last reading.
     pub(crate) marks: ClockMarks,
     lease: u64,
-    /// Queue time minus boot time.
-    offset: u64,
+    /// Queue time and boot time when it was begun. Not their difference: a sum with that would not
+    /// be known to be too large.
+    begun: (u64, u64),
     boot_id: Option<u128>,
     /// The highest wall clock seen, advanced with the monotonic one. Used without a boot clock.
     wall_high: u64,
@@ -185,7 +186,7 @@ impl QueueClock {
         let resumed = Self {
             marks: ClockMarks { queue, wall },
             lease: micros(reading.monotonic),
-            offset: queue.wrapping_sub(boot_time.unwrap_or_default()),
+            begun: (queue, boot_time.unwrap_or_default()),
             boot_id: boot_id.filter(|_| boot_time.is_some()),
             wall_high: wall,
             gap_max,
@@ -207,7 +208,7 @@ impl QueueClock {
         let wall = since_epoch(reading.wall);
         let lease = micros(reading.monotonic).max(self.lease);
         let queue = match reading.boot {
-            Some(boot) => micros(boot).wrapping_add(self.offset),
+            Some(boot) => self.begun.0.saturating_add(micros(boot).saturating_sub(self.begun.1)),
             None => {
                 let elapsed = lease - self.lease;
                 let expected = self.wall_high.saturating_add(elapsed);
@@ -226,7 +227,8 @@ impl QueueClock {
     /// What the next opening needs to continue without the wall clock, if the machine is not
     /// restarted.
     pub(crate) fn boot(&self) -> Option<Boot> {
-        self.boot_id.map(|id| Boot { id, offset: self.offset })
+        let offset = self.begun.0.wrapping_sub(self.begun.1);
+        self.boot_id.map(|id| Boot { id, offset })
     }
 }
 

@@ -79,9 +79,10 @@ mod with_feature {
     /// Microseconds after which nothing fires: in the year 9892. The library ends with 9999.
     const END: u64 = 250_000_000_000_000_000;
 
-    /// How often the library is asked for a local time, which looks four years ahead. From 2096 to
-    /// 2104 there is no leap year.
-    const LOOKS: usize = 3;
+    /// How often the library is asked for a local time, which looks four years ahead: the 29th of
+    /// February is on one day of the week each 28 years, and each 40 over a century without a leap
+    /// day.
+    const LOOKS: usize = 11;
 
     /// Texts that have a name.
     const NAMED: [(&str, &str); 7] = [
@@ -216,6 +217,12 @@ mod with_feature {
             assert_eq!(found, ["2026-01-02T07:20:00Z", "2026-01-02T07:40:00Z"]);
             let found = fires("0 0 29 2 *", "UTC", "2096-03-01T00:00:00Z", 1);
             assert_eq!(found, ["2104-02-29T00:00:00Z"]);
+            // A day in February and one of the week, both of which have to fit.
+            let found = fires("0 0 29 2 */4", "UTC", "2032-03-01T00:00:00Z", 3);
+            assert_eq!(
+                found,
+                ["2052-02-29T00:00:00Z", "2060-02-29T00:00:00Z", "2080-02-29T00:00:00Z"]
+            );
         }
 
         #[test]

@@ -83,6 +83,8 @@ pub struct ScheduleInfo {
     /// the wall clock of a cron text. None while it is paused or stands still, and if it never
     /// fires again.
     pub next: Option<SystemTime>,
+    /// What is left until then, by that clock; zero if it is due. None if there is no next fire.
+    pub left: Option<Duration>,
     /// Whether it is paused.
     pub is_paused: bool,
     /// Whether it stands still because it has a cron text and this build lacks the feature `cron`.

@@ -321,8 +321,9 @@ pub struct TaskSummary {
     pub ttl_left: Option<Duration>,
     /// How long a taker may hold it, in [lease time](crate#time). None without a limit.
     pub ttr: Option<Duration>,
-    /// What is left of the lease, in lease time, while it is taken and the lease has a deadline.
-    /// Zero while it [is stalled](TaskSummary::is_stalled), and in a queue that is open
+    /// What is left of the lease by its deadline, in lease time, while it is taken and the lease
+    /// has one: a lease ends with [`ttl_left`](TaskSummary::ttl_left) if that is less. Zero while
+    /// it [is stalled](TaskSummary::is_stalled), and in a queue that is open
     /// [read-only](crate::Builder::read_only).
     pub lease_left: Option<Duration>,
     /// What is left of its [grace](crate::Lapse::grace), in lease time, while it is stalled:

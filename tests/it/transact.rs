@@ -189,6 +189,35 @@ fn due_work_joins_a_transaction_that_has_decided_on_its_rows() {
     }
 }
 
+/// Regression: a verb had found no task that counts for a key, and what then became due in another
+/// tube brought one, in a commit of its own. A later verb did not see it, and two tasks of one key
+/// counted.
+#[test]
+fn a_transaction_sees_what_its_due_work_has_brought() {
+    for looks_before in [false, true] {
+        let (builder, clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let options = || TubeOptions::default().unique(Unique::new().in_queue(true).delayed(false));
+        let [a, b] = ["a", "b"].map(|name| queue.create_tube(name, options()).unwrap());
+        let task = |of: usize| [&a, &b][of].task(b"k").key("k").on_conflict(Conflict::Reject);
+        // It does not count yet, so another one may have the key.
+        let delayed = task(1).delay(secs(1)).put().unwrap();
+        task(0).put().unwrap();
+        let held = a.take().unwrap();
+        clock.advance(secs(1));
+        let refused = queue.transact(|tx| {
+            tx.ack(&held)?;
+            if looks_before {
+                task(0).delay(secs(9)).put_in(tx)?;
+            }
+            task(1).put_in(tx)
+        });
+        let refused = refused.unwrap_err().into_source().unwrap().downcast::<Error>().unwrap();
+        assert_eq!((refused.kind(), refused.task()), (ErrorKind::KeyExists, Some(delayed)));
+        assert_eq!((b.len().unwrap(), queue.check().unwrap()), (1, Vec::new()));
+    }
+}
+
 /// What is due in the next tube makes room there, as it does for an advance by itself.
 #[test]
 fn an_advance_in_a_transaction_is_refused_as_one_by_itself() {

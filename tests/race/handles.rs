@@ -7,7 +7,7 @@ use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::thread::spawn;
 use std::sync::Arc;
-use tubewell::{Cause, Durability, Event, EventFilter, EventOptions};
+use tubewell::{Cause, Durability, Event, EventFilter, EventOptions, TubeOptions};
 
 #[test]
 fn close_while_takers_wait_and_put_and_transact_run() {
@@ -247,5 +247,33 @@ fn a_consumer_is_closed_while_another_opens_it() {
             tube.by(&second).try_take().unwrap().unwrap().ack().unwrap();
         }
         queue.close().unwrap();
+    });
+}
+
+/// The look for the tube, the callback and the tube were three steps, of which another call could
+/// come between any two: the callback of the one that was refused was told of the tasks.
+#[test]
+fn two_make_a_tube_with_a_callback_each() {
+    explore(|| {
+        let (builder, _clock) = still();
+        let queue = builder.in_memory().unwrap();
+        let makers = [(); 2].map(|()| {
+            let queue = queue.clone();
+            spawn(move || {
+                let calls = Arc::new(AtomicUsize::new(0));
+                let counted = calls.clone();
+                let count = move |_: &Event| _ = counted.fetch_add(1, Ordering::SeqCst);
+                let made = queue.create_tube_with("t", TubeOptions::default(), count);
+                let is_made = made.map(|tube| _ = tube.put(b"a").unwrap()).is_ok();
+                queue.tick().unwrap();
+                (is_made, calls)
+            })
+        });
+        let ended = makers.map(|maker| maker.join().unwrap());
+        queue.tick().unwrap();
+        queue.close().unwrap();
+        for (is_made, calls) in ended {
+            assert_eq!(calls.load(Ordering::SeqCst), usize::from(is_made), "made: {is_made}");
+        }
     });
 }

@@ -9,7 +9,7 @@ use crate::format::{Met, RowOp, Value, View};
 use crate::words::error::Result;
 use std::cell::RefCell;
 
-/// A layer over a view that does not change in the meantime.
+/// A layer over a view that does not change in the meantime, or says so.
 #[derive(Debug, Default)]
 pub(crate) struct WriteSet {
     /// The writes, in key order, one for each key. A caller that applies them empties the layer.
@@ -49,6 +49,11 @@ impl WriteSet {
         self.moved = None;
         self.days.clear();
         (self.has_durable, self.has_temporary) = (false, false);
+    }
+
+    /// Rows were added to the view itself: what it was known not to have it may have now.
+    pub(crate) fn view_has_changed(&mut self) {
+        self.dead.get_mut().clear();
     }
 
     /// Whether rows of temporary tubes are among the writes. A tag of a task of a durable tube may

@@ -160,3 +160,16 @@ fn a_thread_that_stops_between_the_two_clocks_brings_nothing_forward() {
     let queue = queue_clock.read(&clock).queue;
     assert_eq!(queue - start.queue, passed(start.lease), "and nothing is lost");
 }
+
+/// However far a clock goes, queue time stands at its end. It began again at zero and so stood
+/// where it was: what was delayed was never due.
+#[test]
+fn queue_time_ends_where_the_clocks_do() {
+    let clock = ManualClock::new();
+    let mut queue_clock = fresh(&clock);
+    let start = queue_clock.read(&clock);
+    clock.advance(Duration::MAX);
+    let end = queue_clock.read(&clock);
+    assert_eq!((end.queue, end.lease), (NEVER - 1, NEVER));
+    assert!(start.queue < end.queue);
+}

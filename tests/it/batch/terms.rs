@@ -3,7 +3,7 @@
 use crate::{drain, kind, lone, lone_with, secs, still};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
-use tubewell::{Conflict, Durability, ErrorKind, PutOutcome, State, TubeOptions};
+use tubewell::{BoxError, Codec, Conflict, Durability, ErrorKind, PutOutcome, State, TubeOptions};
 
 #[test]
 fn each_task_has_its_own_terms_and_those_of_the_batch_for_the_rest() {
@@ -144,6 +144,56 @@ fn large_payloads_make_small_groups() {
     let limited = still().0.durable_bytes_max(5 * (400 << 10)).in_memory().unwrap();
     let refused = limited.tube("t").unwrap().put_all((0..6).map(|_| vec![7; 400 << 10]));
     assert_eq!(refused.unwrap_err().tasks_put(), Some(3), "a group ends at a megabyte");
+}
+
+/// The bytes that count are those of the payloads, not of the values that are encoded to them: 1024
+/// values of a megabyte were read, held and encoded at once.
+#[cfg(feature = "bincode")]
+#[test]
+fn large_values_make_small_groups() {
+    let limited = still().0.durable_bytes_max(5 * (410 << 10)).in_memory().unwrap();
+    let tube = limited.tube("t").unwrap().typed::<String>();
+    let refused = tube.put_all((0..6).map(|_| "x".repeat(400 << 10)));
+    assert_eq!(refused.unwrap_err().tasks_put(), Some(3), "a group ends at a megabyte");
+
+    let (bytes, _) = lone();
+    let (tube, most_ahead) = (bytes.typed::<Vec<u8>>(), std::cell::Cell::new(0));
+    let values = (0..20_u8).map(|number| {
+        let ahead = u64::from(number) - bytes.len().unwrap();
+        most_ahead.set(most_ahead.get().max(ahead));
+        vec![number; 1 << 20]
+    });
+    assert_eq!((tube.put_all(values).unwrap(), most_ahead.get()), (20, 0), "one by one");
+    let last = tube.take_many(20).unwrap().pop().unwrap();
+    assert_eq!((last.len(), last[0]), (1 << 20, 19));
+}
+
+/// A value that cannot be encoded ends the put as any other refusal does.
+#[test]
+fn a_value_that_is_not_encoded_leaves_the_groups_before() {
+    let (bytes, _) = lone();
+    let tube = bytes.with_codec::<u64, Few>();
+    let refused = tube.put_all(0..3000).unwrap_err();
+    assert_eq!((refused.kind(), refused.tasks_put()), (ErrorKind::Codec, Some(2048)));
+    assert!(refused.to_string().starts_with("put in tube"), "{refused}");
+    assert_eq!(bytes.len().unwrap(), 2048);
+}
+
+/// Numbers below 2500.
+struct Few;
+
+impl Codec<u64> for Few {
+    const ID: u8 = 64;
+    const VERSION: u16 = 1;
+
+    fn encode(value: &u64, out: &mut Vec<u8>) -> Result<(), BoxError> {
+        out.extend(value.to_be_bytes());
+        if *value < 2500 { Ok(()) } else { Err("too many".into()) }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<u64, BoxError> {
+        Ok(u64::from_be_bytes(bytes.try_into()?))
+    }
 }
 
 #[test]

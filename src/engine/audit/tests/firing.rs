@@ -8,6 +8,7 @@ use crate::engine::schedule_verbs::{MakeSchedule, PauseSchedule, RemoveSchedule,
 use crate::engine::schedules::{self, StoredSchedule};
 use crate::format::key;
 use crate::format::row::{ChildTerms, FiringRow, ScheduleRow};
+use crate::words::clock::Now;
 use crate::words::limits::SWEEP_TASKS;
 use crate::words::options::TubeOptions;
 use crate::words::schedule::{Missed, Overlap, Timing};
@@ -94,7 +95,8 @@ fn one_that_has_lost_how_far_it_has_come_is_made_again_and_removed() {
         let terms = terms(&played);
         assert!(played.run(&MakeSchedule { name: "s", terms: &terms }).unwrap());
         assert_eq!(counted(&played), 1);
-        let (page, _) = schedules::page_of_tube(&played.rows, played.tube, None, 9).unwrap();
+        let (page, _) =
+            schedules::page_of_tube(&played.rows, played.tube, None, 9, Now::FIRST).unwrap();
         assert_eq!(page.len(), 1, "what is left of it is not listed");
         let mut gone = lost();
         assert!(gone.run(&RemoveSchedule { tube: None, name: "s" }).unwrap());
@@ -128,7 +130,7 @@ fn a_text_that_cannot_be_read_stands_still() {
     let stands = firing(&played);
     assert_eq!((stands.next, stands.is_refused, stands.missed), (500, true, 0));
     assert_eq!(played.rows.faults(), NOTHING);
-    let info = schedules::info(&played.rows, "s").unwrap();
+    let info = schedules::info(&played.rows, "s", Now::FIRST).unwrap();
     assert_eq!((info.is_refused, info.next), (true, None));
 
     // A build that can read it goes on where it was.
@@ -156,7 +158,7 @@ fn without_the_feature_a_cron_text_stands_still() {
     assert_eq!(work_off(&mut played), (false, false));
     let stands = firing(&played);
     assert_eq!((stands.next, stands.children, stands.is_refused), (500, 7, false));
-    let info = schedules::info(&played.rows, "s").unwrap();
+    let info = schedules::info(&played.rows, "s", Now::FIRST).unwrap();
     assert_eq!((info.lacks_feature, info.next), (true, None));
     assert_eq!(played.rows.faults(), NOTHING);
 }
