@@ -62,7 +62,7 @@ fn random_lives_of_tasks_are_as_their_events_say() {
 
 #[test]
 fn kept_flows_come_in_order_and_leave_nothing_stuck() {
-    replay("flow", 10, bodies::flow);
+    replay("flow", 11, bodies::flow);
 }
 
 #[test]

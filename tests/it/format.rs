@@ -195,6 +195,7 @@ fn every_golden_folder_holds_what_the_library_finds() {
             "cascading" => &["failures", "retention", "history", "dependencies"],
             "merging" => &MERGING,
             "cron" => &["tags", "schedules"],
+            "hours" => &["gates", "hours", "zones"],
             _ => &[],
         };
         assert_eq!(features.collect::<Vec<_>>(), used);

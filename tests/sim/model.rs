@@ -65,6 +65,20 @@ impl Task {
     fn life(&self) -> u64 {
         if self.expires == EVER { EVER } else { self.ttl }
     }
+
+    /// What its taker is told of it.
+    fn hand(&self, queue: u64) -> Hand {
+        let seen = &self.seen;
+        Hand {
+            serial: seen.serial,
+            edition: seen.edition,
+            attempts: seen.attempts,
+            deliveries: seen.deliveries,
+            priority: seen.priority,
+            ttr: seen.ttr,
+            age: queue.saturating_sub(seen.created),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -284,11 +298,10 @@ impl Model {
         task.seen.deliveries += 1;
         task.deadline = self.time.mono.saturating_add(task.seen.ttr.unwrap_or(EVER));
         (task.lease, task.begun) = (Some(no), Some(self.time.mono));
-        let (tube, attempts, deliveries) = (task.tube, task.seen.attempts, task.seen.deliveries);
-        let edition = task.seen.edition;
+        let (tube, hand) = (task.tube, task.hand(self.time.queue));
         self.leases.push((no, serial, tube, self.tubes[&tube].incarnation));
         self.count(tube, Call::Take);
-        Hand { serial, edition, attempts, deliveries }
+        hand
     }
 
     fn put(&mut self, no: u8, new: &New, serial: Serial) -> Expected {
@@ -638,7 +651,8 @@ impl Model {
                 self.count(tube, Call::Touch);
             }
             Step::Advance { to, delay, with_result, .. } => {
-                let wrong = self.go_refusals(serial, *to, &New::default());
+                let given = New { delay: *delay, ..New::default() };
+                let wrong = self.go_refusals(serial, *to, &given);
                 if !wrong.is_empty() {
                     return Err(wrong);
                 }

@@ -96,6 +96,7 @@ const KINDS: [TubeKind; 6] = [
 pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let (rng, payloads) = (Rng::new(seed), Rng::new(!seed));
     let tunes = Rng::new(seed ^ 1 << 63);
+    let uniques = Rng::new(seed ^ 7 << 60);
     let tags = Rng::new(seed ^ 1 << 62);
     let (tracks, several) = (Rng::new(seed ^ 1 << 61), Rng::new(seed ^ 1 << 60));
     let (pauses, batches) = (Rng::new(seed ^ 1 << 59), Rng::new(seed ^ 1 << 58));
@@ -108,6 +109,7 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         rng,
         payloads,
         tunes,
+        uniques,
         tags,
         tracks,
         several,
@@ -186,6 +188,7 @@ struct Maker {
     payloads: Rng,
     /// Which options are set between the steps.
     tunes: Rng,
+    uniques: Rng,
     /// Which tasks are tagged.
     tags: Rng,
     /// Which tasks are tracked.
@@ -268,7 +271,11 @@ impl Maker {
         if self.rng.one_in(3) {
             let in_queue = !opts.temporary && self.rng.one_in(2);
             let [taken, buried, done] = [4, 2, 2].map(|rare| !self.rng.one_in(rare));
-            opts.unique = Keys { in_queue, taken, buried, done };
+            // Apart, so that the steps of older seeds are those that they were.
+            let [delayed, ready] = [3, 3].map(|rare| !self.uniques.one_in(rare));
+            // Keys that count in no state are refused.
+            let ready = ready || !(delayed || taken || buried || done);
+            opts.unique = Keys { in_queue, delayed, ready, taken, buried, done };
         }
         opts.max_attempts = self.rng.of(&[0, 1, 2, 3, opts.max_attempts]);
         if grouped {

@@ -76,7 +76,7 @@ pub struct Opts {
     pub spares: bool,
     /// Higher priorities are first.
     pub higher: bool,
-    /// Where keys are unique, and whether taken, buried and finished tasks count.
+    /// Where keys are unique, and tasks of which states count.
     pub unique: Keys,
     /// Whether there is an index of kinds.
     pub kinds: bool,
@@ -94,20 +94,29 @@ pub struct Opts {
     pub history: (u32, u32),
 }
 
-/// Where keys are unique. Ready and delayed tasks count in any case.
+/// Where keys are unique, and tasks of which states count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
     pub in_queue: bool,
+    pub delayed: bool,
+    pub ready: bool,
     pub taken: bool,
     pub buried: bool,
     pub done: bool,
 }
 
 impl Keys {
-    pub const PLAIN: Self = Self { in_queue: false, taken: true, buried: true, done: false };
+    pub const PLAIN: Self = Self {
+        in_queue: false,
+        delayed: true,
+        ready: true,
+        taken: true,
+        buried: true,
+        done: false,
+    };
 
     fn build(self) -> Unique {
-        let unique = Unique::new().in_queue(self.in_queue);
+        let unique = Unique::new().in_queue(self.in_queue).delayed(self.delayed).ready(self.ready);
         unique.taken(self.taken).buried(self.buried).done(self.done)
     }
 
@@ -116,7 +125,8 @@ impl Keys {
             State::Taken => self.taken,
             State::Buried => self.buried,
             State::Done => self.done,
-            _ => true,
+            State::Ready => self.ready,
+            _ => self.delayed,
         }
     }
 }
@@ -917,6 +927,10 @@ pub struct Hand {
     pub edition: Serial,
     pub attempts: u32,
     pub deliveries: u32,
+    pub priority: i64,
+    pub ttr: Option<u64>,
+    /// Since its put.
+    pub age: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -611,8 +611,16 @@ impl World {
             let numbers = self.numbers(task.id(), &task);
             let (serial, edition) = numbers.ok_or(format!("{:?} came back altered", task.id()))?;
             self.bind(serial, task.id())?;
-            let (attempts, deliveries) = (task.attempt(), task.deliveries());
-            hands.push(Hand { serial, edition, attempts, deliveries });
+            let micros = |length: Duration| length.as_micros() as u64;
+            hands.push(Hand {
+                serial,
+                edition,
+                attempts: task.attempt(),
+                deliveries: task.deliveries(),
+                priority: task.priority(),
+                ttr: task.ttr().map(micros),
+                age: micros(task.age()),
+            });
             let (handle, ticket) = (tube.clone(), task.ticket());
             self.leases.insert(lease, Lease { tube: no, handle, ticket, guard: Some(task) });
         }

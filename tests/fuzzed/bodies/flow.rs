@@ -8,9 +8,9 @@ use super::{Bytes, fine, play};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 use tubewell::{
-    Advance, Clock, Conflict, Distribution, ErrorKind, ManualClock, Missed, Orphaned, Overlap,
-    PauseTerms, PutOutcome, Queue, Rate, Result, Retention, SettingValue, State, Task, TaskId,
-    Tube, TubeOptions,
+    Advance, Clock, Conflict, Distribution, ErrorKind, ManualClock, Missed, NewSchedule, Orphaned,
+    Overlap, PauseTerms, PutOutcome, Queue, Rate, Result, Retention, SettingValue, State, Task,
+    TaskId, Tube, TubeOptions,
 };
 
 const STATES: [State; 6] =
@@ -37,6 +37,9 @@ const OPENS_AT: u64 = 12;
 const CLOSES_AT: u64 = 18;
 const TAGS: [&str; 3] = ["red", "green", "a longer name of a tag"];
 const SCHEDULES: [&str; 2] = ["hourly", "often"];
+/// Each half of an hour, and once a day in an hour that summer time skips or doubles.
+const CRON: [&str; 2] = ["*/30 * * * *", "30 2 * * *"];
+const ZONES: [&str; 2] = ["UTC", "Europe/Berlin"];
 const KEYS: [&str; 2] = ["ada", "bob"];
 
 pub fn flow(bytes: &[u8]) {
@@ -669,12 +672,21 @@ impl World {
             _ => {
                 let overlap = [Overlap::Allow, Overlap::Skip, Overlap::Replace][bytes.below(3)];
                 let missed = [Missed::Skip, Missed::Coalesce, Missed::CatchUp(2)][bytes.below(3)];
-                let every = SECOND * (1 + u32::from(bytes.byte() % 4));
-                let new = self.queue.schedule(name).every(every).to(&self.tubes[at]);
+                let new = self.timing(name, bytes).to(&self.tubes[at]);
                 let is_gated = name == SCHEDULES[0];
                 let new = if is_gated { new.require("open").throttle("few") } else { new };
                 fine(new.overlap(overlap).missed(missed).tag(TAGS[0]).make());
             }
+        }
+    }
+
+    /// When a schedule fires: with the feature `cron` now and then by a wall clock.
+    fn timing<'n>(&self, name: &'n str, bytes: &mut Bytes<'_>) -> NewSchedule<'n> {
+        let new = self.queue.schedule(name);
+        match bytes.choice(4) {
+            #[cfg(feature = "cron")]
+            4 => new.cron(CRON[bytes.below(2)]).zone(ZONES[bytes.below(2)]),
+            seconds => new.every(SECOND * (1 + u32::from(seconds))),
         }
     }
 

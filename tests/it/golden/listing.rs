@@ -67,7 +67,8 @@ pub(crate) fn options(words: &str) -> TubeOptions {
             "throttle" => options.throttle(value),
             "require" => options.require(value),
             "rate" => options.rate(Rate::new(number()).burst(number())),
-            "hours" => options.hours("Mon-Sun 06:00-18:00".parse().unwrap()),
+            "hours" if value.is_empty() => options.hours("Mon-Sun 06:00-18:00".parse().unwrap()),
+            "hours" => options.hours(value.replace('_', " ").parse().unwrap()),
             word => panic!("an option {word}"),
         };
     }

@@ -4,7 +4,7 @@
 
 use super::listing::{self, DIGESTS, NOTES, Tubes};
 use super::{FILES, NAMES, opened, sparse};
-use super::{flows, lives, midway};
+use super::{flows, hours, lives, midway};
 use crate::disk::{Event, Files, Recorder};
 use crate::{home, killed, secs};
 use std::any::Any;
@@ -499,6 +499,7 @@ fn tell(name: &str, story: &mut Story) -> End {
         "merging" => (midway::merging, End::Within(4)),
         #[cfg(feature = "cron")]
         "cron" => (midway::cron, End::Killed),
+        "hours" => (hours::hours, End::Killed),
         name => panic!("no story is called {name}"),
     };
     tell(story);
@@ -570,6 +571,7 @@ fn write_the_golden_files() {
             "lives" => lives::describe,
             "flows" | "grouped" => flows::describe,
             "cascading" | "merging" | "cron" => midway::describe,
+            "hours" => hours::describe,
             _ => continue,
         };
         let (queue, _clock, _home) = opened(name);

@@ -15,7 +15,7 @@ pub(super) enum Meets {
 }
 
 impl Model {
-    fn counts(&self, task: &Task) -> bool {
+    pub(super) fn counts(&self, task: &Task) -> bool {
         !task.is_trashed() && self.tubes[&task.tube].opts.unique.counts(task.seen.state)
     }
 

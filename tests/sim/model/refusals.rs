@@ -82,7 +82,8 @@ impl Model {
         Vec::from_iter(is_off.then_some(ErrorKind::Unsupported))
     }
 
-    /// The refusals of a task that would go to a tube which there is, with what a move gives it.
+    /// The refusals of a task that would go to a tube which there is, with what a move or an
+    /// advance gives it.
     pub(super) fn go_refusals(&self, serial: Serial, to: u8, given: &New) -> Vec<ErrorKind> {
         let (next, task) = (&self.tubes[&to], &self.tasks[&serial]);
         let (_, _, grouped, _) = switches(next.opts.kind);
@@ -93,11 +94,15 @@ impl Model {
             wrong.push(ErrorKind::Unsupported);
         }
         let comes_in = task.tube != to || task.is_trashed();
-        // It is ready or delayed there, and counts.
         let key = given.key.map(key_name);
         let is_own = key.is_none() || key == task.seen.key;
-        let counts_here = is_own && task.tube == to && !self.clashes_as(serial, State::Ready);
-        if !counts_here && self.clashes_by(serial, to, key.as_deref()) {
+        let counted = is_own && task.tube == to && self.counts(task);
+        let (_, timed, ..) = switches(next.opts.kind);
+        let waits = task.seen.state == State::Delayed && self.wait_left(serial) > 0;
+        let is_delayed = timed && (waits || given.delay.is_some_and(|delay| delay > 0));
+        let comes_as = if is_delayed { State::Delayed } else { State::Ready };
+        let counts = next.opts.unique.counts(comes_as);
+        if counts && !counted && self.clashes_by(serial, to, key.as_deref()) {
             wrong.push(ErrorKind::KeyExists);
         }
         if comes_in {

@@ -162,8 +162,7 @@ impl Model {
             (task.lease, task.begun) = (Some(no), Some(mono));
             task.deadline = mono.saturating_add(task.seen.ttr.unwrap_or(EVER));
             task.lapsed = EVER;
-            let Seen { edition, attempts, deliveries, .. } = task.seen;
-            hands.push(Hand { serial, edition, attempts, deliveries });
+            hands.push(task.hand(self.time.queue));
             self.leases.push((no, serial, tube, self.tubes[&tube].incarnation));
             self.count(tube, Call::Touch);
         }

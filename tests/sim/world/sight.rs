@@ -113,6 +113,13 @@ impl World {
         let found = self.queue().find(id)?;
         let of = |task: &TaskInfo| (task.tube.clone(), task.state, task.payload.clone());
         assert_eq!((found.id, of(&found)), (id, of(info)));
+        // Of the guard that holds it: the others have lost their lease.
+        for guard in self.leases.values().filter_map(|lease| lease.guard.as_ref()) {
+            if guard.id() == id && info.lease_left != Some(Duration::ZERO) {
+                let left = [info.lease_left, info.ttl_left].into_iter().flatten().min();
+                assert!(guard.time_left().map_or(true, |time_left| time_left == left), "{info:?}");
+            }
+        }
         let checkpoint = self.queue().tube(&info.tube)?.last_checkpoint(id)?;
         self.checkpoints.insert(id, checkpoint.map(|state| state.len() as u8));
         let history = self.queue().history(id)?;
@@ -253,7 +260,14 @@ impl World {
             let Some(tube) = self.queue().find_tube(&tube_name(no))? else { continue };
             let mut tasks = Vec::new();
             for state in [State::Delayed, State::Ready, State::Taken, State::Buried, State::Done] {
-                tasks.extend(tube.tasks(state).collect::<Result<Vec<_>>>()?);
+                let listed = tube.tasks(state).collect::<Result<Vec<_>>>()?;
+                let summaries = tube.summaries(state).collect::<Result<Vec<_>>>()?;
+                let own: Vec<_> = listed.iter().map(|task| &task.summary).collect();
+                assert_eq!(format!("{own:?}"), format!("{summaries:?}"));
+                let ids = listed.iter().map(|task| task.id);
+                let found = self.queue().find_many(ids).collect::<Result<Vec<_>>>()?;
+                assert!(found.iter().map(|task| task.id).eq(listed.iter().map(|task| task.id)));
+                tasks.extend(listed);
             }
             let done = tasks.iter().filter(|task| task.state == State::Done);
             let mut done: Vec<_> = done.map(|task| (task.finished, task.id)).collect();
@@ -261,6 +275,9 @@ impl World {
             let newest = tube.finished().map(|task| task.map(|task| (task.finished, task.id)));
             let newest: Vec<_> = newest.collect::<Result<_>>()?;
             assert!(newest.iter().rev().eq(&done), "{newest:?} are listed, and {done:?} finished");
+            // A wait takes nothing, and ends at once only if there is one.
+            let next = tube.peek_next(State::Ready)?;
+            assert!(!tube.wait_ready(Duration::ZERO)? || next.is_some(), "{next:?}");
             for task in tube.trashed() {
                 tasks.push(tube.peek(task?.id)?);
             }

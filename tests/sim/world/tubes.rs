@@ -250,6 +250,10 @@ impl World {
                 done(tube.pause_with(terms))
             }
             Step::Pause { length: Some(EVER), .. } => done(tube.pause()),
+            // Each second is by the time of its end.
+            Step::Pause { length: Some(micros), .. } if micros % 2 == 1 => {
+                done(tube.pause_until(self.wall_in(*micros as i64)))
+            }
             Step::Pause { length: Some(micros), .. } => done(tube.pause_for(length(*micros))),
             _ => done(tube.resume()),
         }
