@@ -12,8 +12,9 @@ use crate::words::task::TaskId;
 impl<T: ?Sized> Tube<T> {
     /// Lets a task that [waits for others](crate::NewTask::after) wait for these too: for their
     /// success, held if they end otherwise, or on [other terms](After). What it comes after already
-    /// stays as it is. More than 256 are added in several steps, each of which holds by itself: the
-    /// task waits meanwhile, so it cannot run before the last one.
+    /// stays as it is. More than 256 are added in several steps, each of which holds by itself. If
+    /// everything that it waits for so far ends between two steps, the task goes on, and the next
+    /// step is refused.
     ///
     /// ```
     /// use tubewell::{ErrorKind, Queue, State};
@@ -216,7 +217,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`TaskNotFound`](ErrorKind::TaskNotFound) if there is no such task;
-    /// [`TooLarge`](ErrorKind::TooLarge) if more than 65 536 wait for it;
+    /// [`TooLarge`](ErrorKind::TooLarge) if 65 536 or more wait for it;
     /// [`HasDependents`](ErrorKind::HasDependents) if meanwhile a task was put after one of them;
     /// [`Closed`](ErrorKind::Closed); [`InTransaction`](ErrorKind::InTransaction);
     /// [`Unknown`](ErrorKind::Unknown) if the sync failed. After an error the steps before it stay

@@ -37,7 +37,7 @@ pub(crate) fn work_off(
         *next.kind_mut(clock.deadline()) = loop {
             let Some((met, copy)) = rows.next(ctx)? else { break NEVER };
             let Some((_, _, when, name)) = key::of_fire(&met) else {
-                ctx.remove(met);
+                schedules::remove_fire(ctx, tube, met)?;
                 continue;
             };
             let is_over = *left == 0 || ctx.is_full() || ctx.is_sweep_long();
@@ -48,12 +48,19 @@ pub(crate) fn work_off(
                 Some(found) => found,
                 None => schedules::of_copy(ctx, name, copy.as_ref())?,
             };
-            match schedule.filter(|it| it.fire_key(name) == met) {
-                Some(schedule) => has_fired |= fall_due(ctx, name, schedule, left)?,
+            match schedule {
+                Some(schedule) if schedule.fire_key(name) == met => {
+                    has_fired |= fall_due(ctx, name, schedule, left)?;
+                }
+                // It stands at another fire.
+                Some(_) => {
+                    *left -= 1;
+                    ctx.remove(met);
+                }
                 // No schedule has it, or a damaged one.
                 None => {
                     *left -= 1;
-                    ctx.remove(met);
+                    schedules::remove_fire(ctx, tube, met)?;
                 }
             }
         };

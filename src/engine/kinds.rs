@@ -47,7 +47,7 @@ pub(crate) fn recover(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<O
     let mut rows = Scan::over(tube.range(Tag::Kind));
     while let Some((met, _)) = rows.next(view)? {
         let Some(kind) = key::kind_in(&met) else { continue };
-        if view.get(&key::kind(tube.run(), kind, id))?.is_some() {
+        if view.row(&key::kind(tube.run(), kind, id))?.is_some() {
             return Ok(Some(kind.to_owned()));
         }
         rows.skip_to(key::end_of(&key::kind_of(tube.run(), kind)));

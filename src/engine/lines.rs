@@ -344,16 +344,16 @@ pub(crate) fn end_limits(ctx: &mut OpContext<'_>, tube: &TubeEntry) -> Result<u6
     if known_end > ctx.now.queue {
         return Ok(known_end);
     }
-    for gate in closed_gates(ctx, tube.run())? {
-        if let NamedGate::Throttle(name) = named(&gate)
-            && slots::limited(ctx, name, ctx.now)?.is_none()
-        {
+    let mut next = NEVER;
+    for gate in ctx.known.closed_throttles(tube.number) {
+        let NamedGate::Throttle(name) = named(&gate) else { continue };
+        next = next.min(slots::end(ctx, name, ctx.now));
+        if slots::limited(ctx, name, ctx.now)?.is_none() {
             ctx.effects().slot_steps().lines.opened.push((tube.number, gate));
             // As many look as there are tasks for.
             ctx.effects().wake(tube.number, BATCH_TASKS_MAX);
         }
     }
-    let next = end(ctx, tube.run(), ctx.now)?;
     ctx.effects().slot_steps().lines.next_end.push((tube.number, next));
     Ok(next)
 }

@@ -192,6 +192,22 @@ pub(crate) fn state_row(
     Ok(None)
 }
 
+/// Where the own row of a task is whose position row is damaged. Reads all tasks of the tube.
+#[cold]
+pub(crate) fn own_home(view: &dyn View, tube: &TubeEntry, id: TaskId) -> Result<Option<Home>> {
+    for tag in Tag::TASKS {
+        let mut rows = Scan::over(tube.range(tag));
+        while let Some((met, _)) = rows.next(view)? {
+            let rank =
+                key::place_of(&met, key::RUN_PREFIX).filter(|_| key::id_of(&met) == Some(id));
+            if let Some(rank) = rank {
+                return Ok(Some(Home { rank, is_fresh: tag == Tag::Fresh }));
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// The key of the row that gives the state of a task whose position row is damaged, if the key
 /// contains the rank. Reads all ready and all buried tasks of the tube.
 #[cold]

@@ -110,17 +110,30 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Removes what is counted and stands still of a schedule of which it is not known how far it has
-/// come. Its row at a fire goes when that is due.
+/// Removes the row at a fire of a schedule of which a row is damaged or missing. If any row of
+/// it is left, reads the fires of all schedules.
 pub(crate) fn forget_damaged(ctx: &mut OpContext<'_>, name: &str) -> Result<()> {
-    let row = decoded(ctx.get(&key::schedule(name)), ScheduleRow::decode, "schedule");
-    let Some(row) = sound(row)?.flatten() else { return Ok(()) };
-    count(ctx, row.tube, -1)?;
-    let stands = key::fire(row.tube, FireClock::of(row.timing.is_wall()), NEVER, name);
-    if ctx.row(&stands)?.is_some() {
-        ctx.remove(stands);
+    let parts = [key::schedule(name), key::firing(name)];
+    if ctx.row(&parts[0])?.or(ctx.row(&parts[1])?).is_none() {
+        return Ok(());
     }
-    Ok(())
+    let mut rows = Scan::over(Range::of(Tag::Fire));
+    while let Some((met, _)) = rows.next(ctx)? {
+        if let Some((tube, _, _, of)) = key::of_fire(&met)
+            && of == name
+        {
+            return remove_fire(ctx, tube, met);
+        }
+    }
+    // Without a row at a fire, its definition says which tube has counted it.
+    let row = decoded(ctx.get(&parts[0]), ScheduleRow::decode, "schedule");
+    sound(row)?.flatten().map_or(Ok(()), |row| count(ctx, row.tube, -1))
+}
+
+/// Removes a row at a fire, and counts one schedule less for its tube.
+pub(crate) fn remove_fire(ctx: &mut OpContext<'_>, tube: u32, at: Key) -> Result<()> {
+    ctx.remove(at);
+    count(ctx, tube, -1)
 }
 
 /// Counts so many schedules more for a tube. One that was dropped has no count.

@@ -86,6 +86,12 @@ pub(crate) trait KnownTubes {
         false
     }
 
+    /// The throttles behind which lines of this tube stand. There may be any number of conditions
+    /// beside them.
+    fn closed_throttles(&self, _tube: u32) -> Vec<String> {
+        Vec::new()
+    }
+
     /// When the limit of a throttle ends behind which lines of this tube stand, or earlier.
     fn lines_end(&self, _tube: u32) -> u64 {
         NEVER

@@ -64,6 +64,14 @@ impl ClosedLines {
         self.of_tubes.get(&tube).into_iter().flat_map(|it| &it.may_open)
     }
 
+    /// The throttles behind which lines of the tube stand, by their gates.
+    pub(crate) fn throttles_of(&self, tube: u32) -> Vec<String> {
+        let Some(of_tube) = self.of_tubes.get(&tube) else { return Vec::new() };
+        // They come after all conditions.
+        let first = task_gates::text(NamedGate::Throttle(""));
+        of_tube.gates.range(first..).cloned().collect()
+    }
+
     /// When the limit of a throttle ends behind which lines of the tube stand, or earlier.
     pub(crate) fn end(&self, tube: u32) -> u64 {
         self.of_tubes.get(&tube).map_or(NEVER, |it| it.end)
@@ -203,8 +211,8 @@ impl ClosedLines {
 
     /// No line of the tube stands behind a gate, or it was dropped, or its rows are another run's.
     pub(crate) fn forget(&mut self, tube: u32) {
-        let gates = self.of_tubes.get(&tube).map(|it| it.gates.clone());
-        for gate in gates.into_iter().flatten() {
+        let of_tube = self.of_tubes.remove(&tube);
+        for gate in of_tube.into_iter().flat_map(|it| it.gates) {
             self.leave(tube, &gate);
         }
     }

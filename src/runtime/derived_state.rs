@@ -176,6 +176,10 @@ impl KnownTubes for DerivedState {
         self.gated.lines.opened(tube).next().is_some()
     }
 
+    fn closed_throttles(&self, tube: u32) -> Vec<String> {
+        self.gated.lines.throttles_of(tube)
+    }
+
     fn lines_end(&self, tube: u32) -> u64 {
         self.gated.lines.end(tube)
     }

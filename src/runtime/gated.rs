@@ -106,6 +106,7 @@ impl Gated {
 mod tests {
     use super::*;
     use crate::engine::effects::NextDue;
+    use crate::format::layer::steps;
     use crate::words::clock::NEVER;
     use crate::{Clock, ManualClock, Queue, Rate, TubeOptions};
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -291,5 +292,28 @@ mod tests {
         assert_eq!((found(&gated, "a", 0), found(&gated, "b", 0)), (vec![], vec![2]));
         gated.set(2, Some(&requires(&["b"])), None);
         assert!(gated.tubes.is_empty() && gated.requiring.is_empty());
+    }
+
+    /// Regression: the end of one limit read every gate behind which lines of the tube stand, of
+    /// which a condition for each task makes any number.
+    #[test]
+    fn the_end_of_a_limit_reads_no_other_gate() {
+        let steps = [100, 3000].map(|gates| {
+            let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+            let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+            let tube = queue.tube("t").unwrap();
+            for number in 0..gates {
+                tube.task(b"x").require(&format!("approved {number}")).put().unwrap();
+            }
+            assert!(tube.try_take().unwrap().is_none(), "each head is behind its gate");
+            queue.set_throttle_for("gpu", 1, second).unwrap();
+            let gated = || tube.task(b"y").throttle("gpu").put().unwrap();
+            let _two = [gated(), gated()];
+            let _held = tube.take().unwrap();
+            assert!(tube.try_take().unwrap().is_none(), "the line is behind the throttle");
+            clock.advance(second);
+            steps::during(|| assert!(tube.try_take().unwrap().is_some()))
+        });
+        assert!(steps[1] < 2 * steps[0], "{steps:?}");
     }
 }

@@ -50,7 +50,8 @@ impl Shared {
                 *count += 1;
             })?;
             if waits.len() > TREE_TASKS_MAX {
-                let text = format!("more than {TREE_TASKS_MAX} tasks wait for it");
+                let text =
+                    format!("it and those that wait for it are more than {TREE_TASKS_MAX} tasks");
                 return Err(Error::new(ErrorKind::TooLarge).because(text).on_task(root));
             }
         }

@@ -6,6 +6,7 @@ mod edited;
 mod firing;
 mod following;
 mod homes;
+mod kept;
 mod kinds;
 mod lines;
 mod mended;

@@ -115,6 +115,10 @@ fn bury_own(
     at: &Key,
 ) -> Mended {
     let Some(rank) = key::place_of(at, key::RUN_PREFIX) else { return Ok(None) };
+    // A row of its state that is damaged is a fault of its own, and its key says what it was.
+    if lookup::state_row(ctx, tube, id, None)?.is_some() {
+        return Ok(None);
+    }
     let home = Home { rank, is_fresh: tag == Tag::Fresh };
     let progress = progress_left(ctx, (tube.run(), id))?;
     let own = ctx.row(at)?.and_then(|(_, row)| row);
@@ -138,9 +142,13 @@ fn restate(
 ) -> Mended {
     let position = sound(position::of(ctx, tube, id))?;
     let in_key = key::rank_in_state(tag, at).filter(|_| tag_has_place(tag));
-    let place = in_key.or(position.as_ref().map(|row| row.place));
-    let rank = position.map(|row| row.home).or(in_key);
-    // Without its position row, nothing says where it was put.
+    // Without its position row its own row says where it was put, and without that nothing does.
+    let own = match position {
+        Some(_) => None,
+        None => lookup::own_home(ctx, tube, id)?.map(|home| home.rank),
+    };
+    let rank = position.as_ref().map(|row| row.home).or(own).or(in_key);
+    let place = in_key.or(position.map(|row| row.place)).or(own);
     let plain = position::plain(tube, id);
     let (place, rank) = place.zip(rank).unwrap_or((plain, plain));
     let is_fresh = ctx.row(&key::task(tube.run(), &Home { rank, is_fresh: true }, id))?.is_some();

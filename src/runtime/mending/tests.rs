@@ -622,3 +622,37 @@ fn leases_of_a_damaged_tube_wait_for_its_repair() {
     other.put(b"z").unwrap();
     assert_eq!(tube.take().unwrap().id(), id);
 }
+
+/// Regression: the tube of a schedule with a damaged row counted it until a repair, also after it
+/// was removed or its fire was due, and twice after it was made again.
+#[test]
+fn a_damaged_schedule_is_counted_once_at_most() {
+    let second = Duration::from_secs(1);
+    let damaged = |part: Key, falls_due: bool, is_made: bool| {
+        let clock = ManualClock::new();
+        let queue = Queue::builder().clock(clock.clone()).by_hand(true).in_memory().unwrap();
+        let (core, tube) = (core_of(&queue), queue.tube("first").unwrap());
+        let make = || queue.schedule("s").every(60 * second).offset(second).to(&tube).make();
+        make().unwrap();
+        plant(&core, vec![(part, Some(Value::from([9])))]);
+        if falls_due {
+            clock.advance(second);
+            tube.try_take().unwrap();
+        }
+        let counted = || tube.stats().unwrap().schedules;
+        let before = counted();
+        if is_made {
+            make().unwrap();
+        } else {
+            queue.schedule_named("s").remove().unwrap();
+        }
+        assert_eq!(queue.check().unwrap(), Vec::<String>::new());
+        (before, counted())
+    };
+    for (falls_due, is_made) in [(false, false), (false, true), (true, false), (true, true)] {
+        // Without its definition it does not fire, and stands at no fire then.
+        let definition = damaged(key::schedule("s"), falls_due, is_made);
+        assert_eq!(definition, (u64::from(!falls_due), is_made.into()));
+        assert_eq!(damaged(key::firing("s"), falls_due, is_made), (1, is_made.into()));
+    }
+}
