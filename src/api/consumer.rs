@@ -3,9 +3,10 @@
 use crate::api::queue_inner::{Identity, LeaseOwner, QueueInner, Session};
 use crate::engine::consumers::Join;
 use crate::engine::query;
+use crate::runtime::grace_timers::Leaving;
 use crate::runtime::reentrancy;
 use crate::runtime::session_leases::{self, SessionLeases};
-use crate::runtime::sessions::{self, Leaving};
+use crate::runtime::sessions;
 use crate::words::consumer::ConsumerOptions;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::macros::debug;
@@ -155,7 +156,7 @@ impl Consumer {
 
     /// Ends the session now, for every clone and without its grace: its tasks return to their
     /// places and their attempts count, its guards lose their leases, its waiting takes return
-    /// [`Closed`](ErrorKind::Closed). A second close does nothing.
+    /// [`Closed`](ErrorKind::Closed). A second close does nothing, or tries again what was refused.
     ///
     /// ```
     /// use std::time::Duration;
@@ -178,7 +179,10 @@ impl Consumer {
     ///
     /// # Errors
     /// [`Closed`](ErrorKind::Closed) if the queue was closed;
-    /// [`InTransaction`](ErrorKind::InTransaction).
+    /// [`InTransaction`](ErrorKind::InTransaction); [`DiskFull`](ErrorKind::DiskFull) or
+    /// [`Io`](ErrorKind::Io) if the disk refuses the end of the session. The session is closed all
+    /// the same. Its tasks return as soon as the disk has room: before a later call, or by the
+    /// queue's own thread.
     pub fn close(&self) -> Result<()> {
         let closed = reentrancy::ensure_outside().and_then(|()| self.identity().close());
         closed.map_err(|error| error.during("close consumer"))
@@ -244,14 +248,15 @@ impl Identity {
     /// session of the same name can begin and be ended by this call.
     fn end(&self, sessions: &mut BTreeMap<String, Weak<Session>>, how: Leaving) -> Result<()> {
         let LeaseOwner::Named { name, number, .. } = &self.owner else { return Ok(()) };
-        if self.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
+        let core = &self.inner.core;
+        if self.closed.load(Ordering::Acquire) {
+            // What was refused is tried again.
+            return if core.health.serves().is_ok() { core.end_sessions() } else { Ok(()) };
         }
-        // If the disk refuses it, the caller can close again.
-        let ended = self.inner.core.leave((*number, how), self.inner.durability());
-        ended.inspect_err(|_| self.closed.store(false, Ordering::Release))?;
+        core.health.serves()?;
+        self.closed.store(true, Ordering::Release);
         sessions.remove(name);
-        Ok(())
+        core.leave((*number, how), self.inner.durability())
     }
 
     /// The drop of the last handle. The tasks return now if there is no grace.
@@ -275,8 +280,8 @@ impl Identity {
 impl Drop for Session {
     fn drop(&mut self) {
         let identity = self.0.clone();
-        // No caller can receive the error: the queue is closed or broken, and opening it again
-        // returns the tasks.
+        // No caller can receive the error. Either the disk has refused the end, which is tried
+        // again, or the queue is closed or broken, and its next opening returns the tasks.
         reentrancy::defer_until_outside(move || drop(identity.leave()));
     }
 }

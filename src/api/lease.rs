@@ -7,7 +7,7 @@ use crate::api::lost::{self, LostCallback};
 use crate::api::ticket_handle::TicketHandle;
 use crate::engine::take::AboutTask;
 use crate::runtime::events::Event;
-use crate::runtime::reentrancy;
+use crate::runtime::{reentrancy, sessions};
 use crate::words::clock::NEVER;
 #[cfg(doc)]
 use crate::words::error::ErrorKind;
@@ -197,8 +197,10 @@ impl Lease {
         let (held, consumer) = (self.held.clone(), self.consumer.take());
         let verdict = if self.seen { Verdict::Lost } else { Verdict::Release(Release::new()) };
         reentrancy::defer_until_outside(move || {
-            // Lost, closed or broken: then there is nothing to return.
-            drop(held.settle(verdict));
+            // If it is lost, or the queue is closed or broken, there is nothing to return.
+            if let Err(error) = held.settle(verdict) {
+                sessions::return_later(&held.inner.core, (held.number, held.ticket), &error);
+            }
             forget(consumer.as_ref(), &held);
             drop(consumer);
         });

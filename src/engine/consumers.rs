@@ -14,7 +14,7 @@ use crate::format::{Range, Scan, Tag, View, row};
 use crate::words::clock::{NEVER, Now, micros};
 use crate::words::consumer::ConsumerOptions;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{SWEEP_BYTES, SWEEP_TASKS, SWEEP_TUBES};
+use crate::words::limits::{SWEEP_BYTES, SWEEP_TASKS, SWEEP_TASKS_FULL, SWEEP_TUBES};
 use crate::words::name::label;
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
@@ -237,7 +237,8 @@ impl End {
         }
         let (first, last) = self.tube.map_or((self.from.tube, u32::MAX), |tube| (tube, tube));
         let mut tubes = Scan::through(key::tube(first), &key::tube(last));
-        let (mut tubes_left, mut leases_left) = (SWEEP_TUBES, SWEEP_TASKS);
+        let tasks = if ctx.is_full() { SWEEP_TASKS_FULL } else { SWEEP_TASKS };
+        let (mut tubes_left, mut leases_left) = (SWEEP_TUBES, tasks);
         while let Some((met, _)) = tubes.next(ctx)? {
             let number = query::number_in(&met).ok_or_else(|| damaged("tube"))?;
             let task = if number == self.from.tube { self.from.task } else { 0 };

@@ -1,7 +1,8 @@
 //! The calls that the handles of a queue make: its start and its close, ops, reads and waits.
 
 use crate::engine::Op;
-use crate::engine::consumers::{Join, Leave};
+use crate::engine::consumers::Join;
+use crate::engine::context::sound;
 use crate::engine::due::{CatchUp, WorkOff};
 use crate::engine::settings::{ChangeSetting, Changed, QUEUE};
 use crate::engine::slots::OfferSlots;
@@ -10,11 +11,13 @@ use crate::format::View;
 use crate::runtime::activity::Activity;
 use crate::runtime::checkpointer::{checkpoint, checkpoint_if_free, unless_full};
 use crate::runtime::commit::EngineState;
+use crate::runtime::grace_timers::Leaving;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::pipeline::submit;
 use crate::runtime::reentrancy;
-use crate::runtime::sessions::{self, Leaving, end_graces, roll_back_puts, void_leases};
+use crate::runtime::sessions::{self, end_graces, leave_again, return_before_op};
+use crate::runtime::sessions::{roll_back_puts, void_leases};
 use crate::runtime::shared::{CoreSettings, Shared};
 use crate::runtime::timer;
 use crate::runtime::wake::{Unused, WaitPlace, Waiting, Wake};
@@ -100,7 +103,7 @@ impl Shared {
     pub(crate) fn apply<O: Op>(&self, op: &O) -> Result<(O::Done, Mark)> {
         self.enter()?;
         if self.grace_timers.next() != NEVER && op.tube().is_some() {
-            end_graces(self, op.tube())?;
+            return_before_op(self, || end_graces(self, op.tube()))?;
         }
         submit(self, op)
     }
@@ -389,7 +392,9 @@ impl Shared {
     /// Opens a consumer or joins it.
     pub(crate) fn join(&self, op: &Join<'_>, durability: Durability) -> Result<(u32, Activity)> {
         self.enter()?;
-        // If its grace is over it gets none of its leases back.
+        // If its grace is over it gets none of its leases back. The end of another one's session
+        // waits for its repair.
+        sound(leave_again(self))?;
         end_graces(self, None)?;
         let consumer = self.run(op, durability)?;
         self.grace_timers.forget(consumer);
@@ -401,20 +406,22 @@ impl Shared {
         Ok((consumer, activity))
     }
 
+    /// Ends the sessions whose end was refused before, and returns all leases that are over.
+    pub(crate) fn end_sessions(&self) -> Result<()> {
+        self.enter()?;
+        leave_again(self)?;
+        end_graces(self, None)
+    }
+
     /// Ends a consumer's session: its leases wait for its grace, or return now.
     pub(crate) fn leave(
         &self,
         (consumer, how): (u32, Leaving),
         durability: Durability,
     ) -> Result<()> {
-        let active = self.activities.of(consumer);
-        let forget = how == Leaving::Deregisters;
-        let left = self.run(&Leave { consumer, active, forget }, durability)?;
-        self.activities.end(consumer);
-        match left {
-            Some(left) => sessions::end(self, consumer, left, how != Leaving::InGrace),
-            None => Ok(()),
-        }
+        self.enter()?;
+        let mark = sessions::leave(self, consumer, how)?;
+        if matches!(durability, Durability::Durable) { self.wait(mark) } else { Ok(()) }
     }
 
     /// Waits for the threads, without the lock of their list: a callback on one of them may start

@@ -1,18 +1,38 @@
 //! The sessions that have ended: until the end of their grace their leases may be resumed, after it
-//! they return. This list is in memory only, and an opening makes it again from the rows.
+//! they return. Also those whose end the disk has refused, which is tried again. This list is in
+//! memory only, and an opening makes it again from the rows.
 
 use crate::engine::consumers::LeasePlace;
 use crate::runtime::session_leases::SessionLeases;
 use crate::words::clock::NEVER;
-use crate::words::sync::{AtomicU64, Mutex, Ordering};
+use crate::words::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
+
+/// How a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// Its leases wait for its grace.
+    InGrace,
+    /// Its leases return now.
+    Closes,
+    /// The same, and the consumer is not remembered.
+    Deregisters,
+}
+
+/// Consumers whose sessions are to end as soon as the disk takes it.
+pub(crate) type Refused = Vec<(u32, Leaving)>;
 
 /// The graces of the sessions that have ended.
 pub(crate) struct GraceTimers {
     waiting: Mutex<Vec<Grace>>,
     /// Sessions without a name, and so without a grace, whose leases have not all returned.
     nameless: Mutex<Vec<SessionLeases>>,
+    refused: Mutex<Refused>,
+    /// Whether there is any of them, so that a change of `waiting` does not take their lock.
+    has_refused: AtomicBool,
     /// Lease time at which the first grace ends, or [`NEVER`], so that a check costs one load.
     next: AtomicU64,
+    /// Lease time before which no op tries again to return leases that a full disk has refused.
+    put_off: AtomicU64,
 }
 
 /// The grace of one session.
@@ -35,8 +55,9 @@ impl Grace {
 
 impl Default for GraceTimers {
     fn default() -> Self {
-        let next = AtomicU64::new(NEVER);
-        Self { waiting: Mutex::default(), nameless: Mutex::default(), next }
+        let (next, put_off) = (AtomicU64::new(NEVER), AtomicU64::new(0));
+        let (waiting, nameless, refused, has_refused) = Default::default();
+        Self { waiting, nameless, refused, has_refused, next, put_off }
     }
 }
 
@@ -63,6 +84,27 @@ impl GraceTimers {
     /// The sessions without a name whose leases have not all returned.
     pub(crate) fn nameless(&self) -> Vec<SessionLeases> {
         self.nameless.lock().clone()
+    }
+
+    /// The sessions whose end the disk has refused. Held from an op that ends one of them until its
+    /// grace is noted, so that no session of its consumer begins meanwhile. After a change
+    /// [`note_refused`](Self::note_refused) is called.
+    pub(crate) fn refused(&self) -> MutexGuard<'_, Refused> {
+        self.refused.lock()
+    }
+
+    pub(crate) fn note_refused(&self, refused: &Refused) {
+        self.has_refused.store(!refused.is_empty(), Ordering::Relaxed);
+        self.change(|_| ());
+    }
+
+    /// A full disk has refused the return of leases: no op tries it again before this lease time.
+    pub(crate) fn put_off(&self, until: u64) {
+        self.put_off.store(until, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_put_off(&self, now: u64) -> bool {
+        now < self.put_off.load(Ordering::Relaxed)
     }
 
     /// The consumer was opened again.
@@ -104,9 +146,11 @@ impl GraceTimers {
     fn change(&self, change: impl FnOnce(&mut Vec<Grace>)) {
         let mut waiting = self.waiting.lock();
         change(&mut waiting);
-        let next = match self.nameless.lock().is_empty() {
-            true => waiting.iter().map(|grace| grace.until).min().unwrap_or(NEVER),
-            false => 0,
+        let is_at_once =
+            self.has_refused.load(Ordering::Relaxed) || !self.nameless.lock().is_empty();
+        let next = match is_at_once {
+            true => 0,
+            false => waiting.iter().map(|grace| grace.until).min().unwrap_or(NEVER),
         };
         self.next.store(next, Ordering::Release);
     }

@@ -1,7 +1,7 @@
 //! When leases return: at the end of a session, at the end of its grace, at an opening and at a
 //! close. Every step is an op; this file decides which thread does it, and when.
 
-use crate::engine::consumers::{self, End, LeasePlace, Left, Leftover};
+use crate::engine::consumers::{self, End, LeasePlace, Leave, Left, Leftover};
 use crate::engine::context::sound;
 use crate::engine::linking::RollBackLinks;
 use crate::engine::query;
@@ -10,40 +10,74 @@ use crate::engine::repair::Repair;
 use crate::engine::settle::{self, Settle};
 use crate::engine::staging::RollBack;
 use crate::runtime::commit::EngineState;
-use crate::runtime::grace_timers::Grace;
+use crate::runtime::grace_timers::{Grace, Leaving};
+use crate::runtime::group_commit::Mark;
 use crate::runtime::pipeline::submit;
 use crate::runtime::session_leases::{SessionLeases, TubeLease};
 use crate::runtime::shared::Shared;
-use crate::words::clock::Now;
-use crate::words::error::{ErrorKind, Result};
-use crate::words::limits::SWEEP_TASKS;
+use crate::words::clock::{Now, micros};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::limits::{AGAIN, SWEEP_TASKS, SWEEP_TASKS_FULL};
 use crate::words::task::TaskId;
 use crate::words::verb::Verdict;
 
-/// How a session ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaving {
-    /// Its leases wait for its grace.
-    InGrace,
-    /// Its leases return now.
-    Closes,
-    /// The same, and the consumer is not remembered.
-    Deregisters,
+/// Ends the session of a consumer, whose leases then wait for its grace, or return now. An end that
+/// is refused, such as by a full disk, is made later, by an op or by the timer.
+pub(crate) fn leave(parts: &Shared, consumer: u32, how: Leaving) -> Result<Mark> {
+    let mut refused = parts.grace_timers.refused();
+    let left = write_end(parts, (consumer, how));
+    refused.retain(|(other, _)| *other != consumer);
+    if left.is_err() {
+        refused.push((consumer, how));
+    }
+    let noted = left.map(|(ended, mark)| (note_end(parts, (consumer, how), ended), mark));
+    parts.grace_timers.note_refused(&refused);
+    drop(refused);
+    let (over, mark) = noted.inspect_err(|_| parts.timer.wake())?;
+    over.map_or(Ok(()), |over| end_session(parts, over, None)).map(|()| mark)
 }
 
-/// Ends a consumer's session: its leases wait for its grace, or return now.
-pub(crate) fn end(parts: &Shared, consumer: u32, left: Left, now: bool) -> Result<()> {
+/// Ends the sessions whose end was refused before. Returns the first refusal of those that stay.
+pub(crate) fn leave_again(parts: &Shared) -> Result<()> {
+    let mut refused = parts.grace_timers.refused();
+    let mut failed = Ok(());
+    refused.retain(|leaving| match write_end(parts, *leaving) {
+        Ok((ended, _)) => {
+            // If it has no grace, it is over now.
+            note_end(parts, *leaving, ended);
+            false
+        }
+        Err(error) => {
+            if failed.is_ok() {
+                failed = Err(error);
+            }
+            true
+        }
+    });
+    parts.grace_timers.note_refused(&refused);
+    failed
+}
+
+fn write_end(parts: &Shared, (consumer, how): (u32, Leaving)) -> Result<(Option<Left>, Mark)> {
+    let (active, forget) = (parts.activities.of(consumer), how == Leaving::Deregisters);
+    submit(parts, &Leave { consumer, active, forget })
+}
+
+/// Notes that a session has ended. Returns its grace if that is over.
+fn note_end(parts: &Shared, (consumer, how): (u32, Leaving), ended: Option<Left>) -> Option<Grace> {
+    parts.activities.end(consumer);
+    let left = ended?;
     // A waiting take of this consumer that looked before the end is refused now.
     parts.takers.recheck_all();
-    let grace = if now { 0 } else { left.grace };
-    let until = parts.lease_now().saturating_add(grace);
-    let ended = Grace { consumer, left: left.number, until, from: LeasePlace::default() };
-    parts.grace_timers.insert(ended);
-    if grace > 0 {
+    let length = if how == Leaving::InGrace { left.grace } else { 0 };
+    let until = parts.lease_now().saturating_add(length);
+    let grace = Grace { consumer, left: left.number, until, from: LeasePlace::default() };
+    parts.grace_timers.insert(grace);
+    if length > 0 {
         parts.timer.wake();
-        return Ok(());
+        return None;
     }
-    end_session(parts, ended, None)
+    Some(grace)
 }
 
 /// Returns all leases of the consumers whose grace is over, in this tube or in all tubes. An op in
@@ -60,6 +94,25 @@ pub(crate) fn end_graces(parts: &Shared, tube: Option<u32>) -> Result<()> {
     Ok(())
 }
 
+/// Returns leases that are over before an op. On a full disk what needs room waits for the timer,
+/// or for an op a second later: an ack, which makes room, must not be refused because of it.
+#[cold]
+pub(crate) fn return_before_op(parts: &Shared, returns: impl FnOnce() -> Result<()>) -> Result<()> {
+    let (timers, now) = (&parts.grace_timers, parts.lease_now());
+    if timers.is_put_off(now) && parts.state.lock().store.is_full() {
+        return Ok(());
+    }
+    // The end of a session that is refused again is none of the op's.
+    let left = leave_again(parts);
+    let returned = returns();
+    let is_full =
+        |done: &Result<()>| done.as_ref().is_err_and(|error| error.kind() == ErrorKind::DiskFull);
+    if is_full(&left) || is_full(&returned) {
+        timers.put_off(now.saturating_add(micros(AGAIN)));
+    }
+    if is_full(&returned) { Ok(()) } else { returned }
+}
+
 /// Whether leases have to return. Consumers may be remembered for days, and each op in a tube comes
 /// here meanwhile.
 pub(crate) fn is_any_over(parts: &Shared) -> bool {
@@ -70,6 +123,15 @@ pub(crate) fn is_any_over(parts: &Shared) -> bool {
 /// Returns the leases that sessions without a name have left.
 pub(crate) fn return_all_nameless(parts: &Shared) -> Result<()> {
     parts.grace_timers.nameless().iter().try_for_each(|leases| return_nameless(parts, leases))
+}
+
+/// Keeps a lease without its guard, whose drop the disk has refused: the task returns before the
+/// next op, or by the timer, and its attempt counts.
+pub(crate) fn return_later(parts: &Shared, lease: TubeLease, refusal: &Error) {
+    if matches!(refusal.kind(), ErrorKind::Io | ErrorKind::DiskFull) {
+        parts.grace_timers.insert_nameless(&SessionLeases::of(lease));
+        parts.timer.wake();
+    }
 }
 
 /// Returns all leases of a session, in this tube or in all tubes.
@@ -116,7 +178,7 @@ pub(crate) fn end_nameless(parts: &Shared, leases: &SessionLeases) -> Result<()>
     }
     // What a failing disk refuses is returned before the next op, or by the timer.
     parts.grace_timers.insert_nameless(leases);
-    return_nameless(parts, leases)
+    return_nameless(parts, leases).inspect_err(|_| parts.timer.wake())
 }
 
 /// Returns the leases of a session without a name, some tasks in each op. Those of a tube that
@@ -131,7 +193,8 @@ pub(crate) fn return_nameless(parts: &Shared, leases: &SessionLeases) -> Result<
             is_any_left = true;
             continue;
         }
-        for page in of_tube.chunks(SWEEP_TASKS) {
+        let most = if parts.state.lock().store.is_full() { SWEEP_TASKS_FULL } else { SWEEP_TASKS };
+        for page in of_tube.chunks(most) {
             if sound(return_page(parts, leases, page))?.is_none() {
                 return_singly(parts, leases, page)?;
             }
@@ -238,7 +301,7 @@ pub(crate) fn void_leases(parts: &Shared, charged: bool) -> Result<()> {
 mod tests {
     use super::*;
     use crate::engine::Op;
-    use crate::engine::consumers::{Join, Leave};
+    use crate::engine::consumers::Join;
     use crate::engine::context::{OpContext, Repaired, Reserve};
     use crate::engine::decision::Decision;
     use crate::engine::take::Take;
@@ -550,7 +613,8 @@ mod tests {
         let leave = Leave { consumer: holder, active: None, forget: false };
         // The end of the new session begins at the first tube again.
         let session = submit(core, &leave).unwrap().0.unwrap();
-        end(core, holder, session, true).unwrap();
+        let over = note_end(core, (holder, Leaving::Closes), Some(session)).unwrap();
+        end_session(core, over, None).unwrap();
         assert_eq!(taken(&tubes), tubes.len(), "those of bob");
         assert_eq!(core.grace_timers.next(), NEVER);
     }

@@ -5,7 +5,7 @@ use crate::engine::query;
 use crate::engine::take::{FromTube, TakeFrom};
 use crate::engine::tube_set::Choice;
 use crate::format::View;
-use crate::runtime::sessions::{end_graces, is_any_over, return_all_nameless};
+use crate::runtime::sessions::{end_graces, is_any_over, return_all_nameless, return_before_op};
 use crate::runtime::shared::Shared;
 use crate::runtime::taking::UnlessStopped;
 use crate::runtime::tube_sets::{ListedTube, PrefixedTubes};
@@ -119,7 +119,7 @@ impl Shared {
         loop {
             if self.grace_timers.next() != NEVER {
                 self.enter()?;
-                self.end_graces_of_set(op.take.set)?;
+                return_before_op(self, || self.end_graces_of_set(op.take.set))?;
             }
             let taken = self.apply(op)?.0;
             if !taken.tasks.is_empty() || !taken.more {

@@ -15,16 +15,13 @@ use crate::runtime::checkpointer::{checkpoint, look_for_room_if_free};
 use crate::runtime::deadlines::Walk;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::pipeline::submit;
-use crate::runtime::sessions::{return_leases, return_nameless};
+use crate::runtime::sessions::{leave_again, return_leases, return_nameless};
 use crate::runtime::shared::Shared;
 use crate::words::clock::{NEVER, micros};
 use crate::words::cron;
 use crate::words::error::{Error, ErrorKind, Result};
-use crate::words::limits::{QUIET_BEFORE_CHECKPOINT, TIMER_LATE_MAX, TIMER_NAP_MAX};
+use crate::words::limits::{AGAIN, QUIET_BEFORE_CHECKPOINT, TIMER_LATE_MAX, TIMER_NAP_MAX};
 use std::time::Duration;
-
-/// How long the timer waits before it tries again after a failure.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// The timer's thread.
 pub(crate) fn keep_time(parts: &Shared) {
@@ -55,7 +52,12 @@ pub(crate) fn next_look(parts: &Shared, next: NextDue) -> (u64, Option<Duration>
         (now, state.store.is_full(), waits_for_room(&state.store))
     };
     let left = |when: u64, now: u64| (when != NEVER).then(|| when.saturating_sub(now));
-    let lease = next.ttr.min(parts.grace_timers.next()).min(next_quiet(parts));
+    // What was to return at once has just been tried: it waits for a repair, or for the disk.
+    let graces = match parts.grace_timers.next() {
+        0 => now.lease.saturating_add(micros(AGAIN)),
+        next => next,
+    };
+    let lease = next.ttr.min(graces).min(next_quiet(parts));
     let lease = if waits { lease.min(now.lease) } else { lease };
     let by_lease = left(lease, now.lease);
     let jumpy = [left(next.delay.min(next.ttl), now.queue), left(next.run_at, now.wall)];
@@ -144,6 +146,7 @@ fn work_off_round(parts: &Shared) -> Result<Round> {
         parts.state.pass_on();
         note(return_leases(parts, grace, None).map(|next| next.is_some()));
     }
+    note(leave_again(parts).map(|()| false));
     for leases in parts.grace_timers.nameless() {
         note(return_nameless(parts, &leases).map(|()| false));
     }

@@ -211,6 +211,9 @@ pub(crate) const READ_AHEAD_DIVISOR: usize = 4;
 
 /// How long a relaxed write may stay unsynced.
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_millis(50);
+/// How long the timer waits before it tries again after a failure, and ops before they try again to
+/// return leases that a full disk has refused.
+pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 /// How long the timer sleeps at most while a queue-time or wall-time deadline is pending, so that
 /// it notices a suspend or a set clock.
 pub(crate) const TIMER_NAP_MAX: Duration = Duration::from_secs(30);

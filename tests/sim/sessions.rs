@@ -4,7 +4,7 @@
 use crate::disk::{Fault, SimDisk};
 use crate::step::End;
 use crate::trust::{numbers, open, put};
-use tubewell::Durability;
+use tubewell::{Durability, ErrorKind};
 
 /// More leases than one sweep returns: a consumer's end is several commits, and after an
 /// interruption at any point each task is there again, charged once.
@@ -62,4 +62,49 @@ fn a_consumer_that_ended_leaves_no_rows() {
     };
     let first = rows("first".into());
     (0..20).for_each(|number| assert_eq!(rows(format!("c{number}")), first));
+}
+
+/// Regression: one failed write, of the end of a session, left its tasks taken until the process
+/// ended, and its consumer open: nothing tried it again.
+#[test]
+fn a_session_ends_though_the_write_of_its_end_failed_once() {
+    for is_closed in [false, true] {
+        let disk = SimDisk::new(1);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        put(&tube, 7).unwrap();
+        let ada = queue.consumer("ada").unwrap();
+        tube.by(&ada).take().unwrap().detach();
+        queue.flush().unwrap();
+        disk.plan(Fault::Once(1));
+        if is_closed {
+            assert_eq!(ada.close().unwrap_err().kind(), ErrorKind::Io);
+            assert!(tube.by(&ada).try_take().unwrap_err().is_closed());
+        }
+        drop(ada);
+        disk.plan(Fault::None);
+        let again = queue.consumer("ada").unwrap();
+        assert!(again.resume(&tube).next().is_none(), "it has ended before the next one begins");
+        assert_eq!(tube.stats().unwrap().taken, 0);
+        queue.close().unwrap();
+    }
+}
+
+/// Regression: the drop of a guard that one failed write refused left its task taken until its ttr
+/// or the end of the process, also after the close of its session.
+#[test]
+fn a_guard_is_returned_though_the_write_of_its_drop_failed_once() {
+    for has_session in [false, true] {
+        let disk = SimDisk::new(1);
+        let (queue, tube) = open(&disk, Durability::Durable);
+        put(&tube, 7).unwrap();
+        let session = queue.session();
+        let by = if has_session { &tube.by(&session) } else { &tube };
+        let task = by.take().unwrap();
+        queue.flush().unwrap();
+        disk.plan(Fault::Once(1));
+        drop(task);
+        disk.plan(Fault::None);
+        session.close().unwrap();
+        assert_eq!(tube.try_take().unwrap().expect("it is ready").deliveries(), 2);
+    }
 }
