@@ -188,7 +188,7 @@ impl Drop for TransactionCommit<'_> {
         drop(self.app.take());
         if let Some(mut state) = self.decided.get_mut().state.take() {
             // The base may have failed during the closure; from now on a failed sync is reported.
-            let _ = state.store.reopen_if_failed();
+            let _ = state.store.transaction_ended();
             drop(self.parts.release(state));
         }
     }

@@ -3,7 +3,7 @@
 //! This file computes how much of the ring must always stay free for that. No I/O.
 
 use super::head::PAGE;
-use super::record::{Link, Span};
+use super::record::{Link, NUMBERS_END, Span};
 use crate::format::layer::Layer;
 use crate::format::pack::Unpacker;
 use xxhash_rust::xxh3::xxh3_64;
@@ -22,6 +22,10 @@ pub(super) const KEPT_PART: u64 = 8;
 /// The maximum that a carried overlay may take, in percent of the ring: after a record that adds
 /// tasks, after one that moves them, and after one that removes rows.
 const MOST: [u64; 3] = [33, 38, 41];
+/// The size of the ring divided by these is what a record leaves free for those of the next
+/// burdens. Where the ring is full before the overlay is as large as it may be, an ack does not
+/// wait behind puts.
+const SPARE_PART: [u64; 3] = [32, 64, u64::MAX];
 const _: () = assert!(KEPT_PART < ROW_PART && 2 * MOST[2] + 100 / KEPT_PART < 100);
 
 /// What a record does to the overlay.
@@ -49,12 +53,15 @@ pub(crate) struct Load {
     pub(super) carried: u64,
     /// The maximum after it.
     pub(super) most: u64,
+    /// Bytes of the ring that it leaves free.
+    pub(super) spare: u64,
 }
 
 impl Load {
     pub(super) fn of(carried: u64, ring: u64, burden: Burden) -> Self {
         let percents = MOST.get(burden as usize).copied().unwrap_or(0);
-        Self { carried, most: ring / 100 * percents }
+        let part = SPARE_PART.get(burden as usize).copied().unwrap_or(1);
+        Self { carried, most: ring / 100 * percents, spare: ring / part }
     }
 }
 
@@ -103,7 +110,8 @@ impl Carry {
         let floor = Span { link, start: fields.u64()?, end: fields.u64()? };
         let carry = Self { sequence, serial, floor, upto: fields.u64()? };
         let is_whole = bytes.get(..CARRY_BYTES)? == carry.encode(seed);
-        (is_whole && floor.is_in_a_ring()).then_some(carry)
+        let last = sequence.max(serial).max(floor.link.number).max(carry.upto);
+        (is_whole && floor.is_in_a_ring() && last < NUMBERS_END).then_some(carry)
     }
 
     /// The later one of the two valid slots on their page.

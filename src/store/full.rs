@@ -10,6 +10,7 @@ use super::carry::{Burden, KEPT_PART, Load};
 use super::checkpoint::sync_up_to;
 use super::database::Opening;
 use super::record::set_boot;
+use super::redb_errors::Fault;
 use super::ring::{Ring, WriteFault};
 use crate::format::RowOp;
 use crate::format::extension::Extension;
@@ -63,13 +64,14 @@ impl Store {
             return Err(self.with_folder(error));
         }
         self.full = true;
+        // The last commit may have taken place: the carry says which base it is made for.
+        self.reopen_after(|file| file.reveal().map_err(Error::io))?;
         let carried = self.carry()?;
         if !carried {
             // The base must not have rows of records that are not on the medium.
             let synced = sync_up_to(self.journal().as_deref(), self.number);
             synced.map_err(|error| self.stop(error))?;
         }
-        self.reopen_after(|file| file.reveal().map_err(Error::io))?;
         self.write_what_fits(carried)?;
         let used = self.ring.as_ref().map_or(0, |ring| ring.used() + ring.size / KEPT_PART);
         (self.number_when_full, self.retry_at) = (self.number, used);
@@ -90,6 +92,22 @@ impl Store {
             Ok(())
         })?;
         Ok(grown)
+    }
+
+    /// Opens the base again if a transaction that was given up has failed at it. If it found the
+    /// disk full, the base grows by less than redb asks for at once, as after a commit that failed:
+    /// the next one may fit.
+    ///
+    /// # Errors
+    /// `Broken` if that is not possible.
+    pub(crate) fn transaction_ended(&mut self) -> Result<()> {
+        self.ensure_reading()?;
+        match self.base()?.opening().health.fault() {
+            Some(Fault::Retryable { full: true }) if self.rows.frozen.is_none() => {
+                self.reopen_larger().map(drop)
+            }
+            _ => self.reopen_if_failed(),
+        }
     }
 
     /// Writes the overlay to the journal once more, which frees the ring without the base. Returns

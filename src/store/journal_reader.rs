@@ -5,7 +5,7 @@ use super::carry::RECORD_PART;
 use super::disk::{DiskFile, write_again};
 use super::head::{HEAD_BYTES, JournalHead};
 use super::record::{ALIGN, HEADER_BYTES, Header, META_BYTES, Span, is_whole};
-use super::ring::next_page;
+use super::ring::positions_after;
 use crate::words::error::{Error, Result};
 use std::io;
 
@@ -103,11 +103,6 @@ impl<'a> RingReader<'a> {
         }
         Ok(found)
     }
-}
-
-/// Where the record after one that ends here may begin.
-fn positions_after(end: u64) -> [u64; 3] {
-    [end, next_page(end), 0]
 }
 
 /// Where in these bytes of a ring a header may begin whose record was written after the record

@@ -100,11 +100,15 @@ impl Preamble {
     }
 }
 
+/// No queue counts up to this number. It is damage, so that one more than a valid number never
+/// overflows.
+pub(crate) const NUMBERS_END: u64 = 1 << 62;
+
 /// Reads two numbers of eight bytes. Those that no queue reaches are damage: with none left an
 /// opening would reserve more of them without end.
 pub(crate) fn read_numbers(fields: &mut Unpacker<'_>) -> Option<Numbers> {
     let numbers = Numbers { ids: fields.u64()?, tokens: fields.u64()? };
-    Some(numbers).filter(|it| it.ids.max(it.tokens) < 1 << 62)
+    Some(numbers).filter(|it| it.ids.max(it.tokens) < NUMBERS_END)
 }
 
 /// Number of the extension field with the start of the machine, in a record or the anchor.
@@ -196,7 +200,7 @@ impl Header {
         let len = fields.u32()? as usize;
         let kind = Kind(fields.u32()?);
         let header = Self { checksum, prev, number, synced, len, kind };
-        (number > synced && len >= META_BYTES).then_some(header)
+        (number > synced && number < NUMBERS_END && len >= META_BYTES).then_some(header)
     }
 
     /// Bytes from this record to the next.

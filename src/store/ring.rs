@@ -26,8 +26,13 @@ const PAGE: u64 = head::PAGE as u64;
 const BUFFER_KEPT: usize = 1 << 20;
 
 /// The start of the first page that begins at this position of the ring or after it.
-pub(super) fn next_page(at: u64) -> u64 {
+fn next_page(at: u64) -> u64 {
     at.next_multiple_of(PAGE)
+}
+
+/// Where the record after one that ends here may begin.
+pub(super) fn positions_after(end: u64) -> [u64; 3] {
+    [end, next_page(end), 0]
 }
 
 /// Why a record was not written.
@@ -218,7 +223,7 @@ impl Ring {
     fn leaves_space(&self, start: u64, size: u64, load: Load) -> bool {
         let (floor, end, carried) = (self.floor.start, start + size, load.carried + size);
         let used = if start >= floor { end - floor } else { self.size - floor + end };
-        carried <= load.most && used + carried + self.size / KEPT_PART <= self.size
+        carried <= load.most && used + carried + self.size / KEPT_PART + load.spare <= self.size
     }
 
     /// Whether a carry would use more than `excess` bytes of the part that is kept free.
@@ -228,7 +233,7 @@ impl Ring {
 
     /// A lower bound of the bytes that may still be written so that a carry fits after them.
     pub(crate) fn left(&self, load: Load) -> u64 {
-        let kept = self.size / KEPT_PART;
+        let kept = self.size / KEPT_PART + load.spare;
         let left = self.size.saturating_sub(self.used() + load.carried + kept) / 2;
         left.min(load.most.saturating_sub(load.carried))
     }
@@ -368,7 +373,7 @@ mod tests {
             let (key, op) = (Key::from_slice(&[1; 9]), RowOp::Add(value));
             for _ in 0..10 {
                 let before = ring.last;
-                let load = Load { carried: 0, most: u64::MAX };
+                let load = Load { carried: 0, most: u64::MAX, spare: 0 };
                 ring.append(
                     &RecordMeta::default(),
                     false,

@@ -4,7 +4,7 @@
 
 use super::features::Features;
 use super::head::QueueId;
-use super::record::{Link, RecordMeta, Span, boot_of, read_numbers, set_boot};
+use super::record::{Link, NUMBERS_END, RecordMeta, Span, boot_of, read_numbers, set_boot};
 use crate::format::Value;
 use crate::format::extension::Extension;
 use crate::format::key::{Run, Tag};
@@ -134,6 +134,7 @@ impl CheckpointPosition {
         fields
             .end(Self { queue, serial, span, meta, extension })
             .filter(|it| it.span.is_in_a_ring())
+            .filter(|it| it.serial.max(it.span.link.number) < NUMBERS_END)
     }
 }
 
@@ -271,6 +272,12 @@ mod tests {
             let mut anchor = anchor.clone();
             anchor.meta.reserved = Numbers { ids, tokens };
             assert_eq!(CheckpointPosition::decode(&anchor.encode()), None);
+        }
+        for end in [u64::MAX, NUMBERS_END] {
+            let (mut serial, mut number) = (anchor.clone(), anchor.clone());
+            (serial.serial, number.span.link.number) = (end, end);
+            assert_eq!(CheckpointPosition::decode(&serial.encode()), None);
+            assert_eq!(CheckpointPosition::decode(&number.encode()), None);
         }
         (anchor.span.start, anchor.span.end) = (u64::MAX - 8, u64::MAX);
         assert_eq!(CheckpointPosition::decode(&anchor.encode()), None);

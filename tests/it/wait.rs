@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tubewell::{
-    Conflict, ErrorKind, ManualClock, PutOutcome, Queue, Result, Stop, Task, Tube, TubeKind,
+    Conflict, ErrorKind, ManualClock, PutOutcome, Queue, Result, Retention, Stop, Task, Tube,
+    TubeKind,
 };
 use tubewell::{TubeOptions, WaitsFor};
 
@@ -481,6 +482,31 @@ fn freed_bytes_serve_all_for_whom_there_is_room() {
     stop.stop();
     let served = puts.into_iter().chain([closing]);
     assert_eq!(served.map(|put| usize::from(put.join().unwrap())).sum::<usize>(), 3);
+}
+
+/// What ends a task needs no room: it is not held up by the puts that wait for a place or for
+/// bytes, also with a result that is longer than its payload.
+#[test]
+fn acks_go_before_the_puts_that_wait_for_room() {
+    let (builder, _clock) = still();
+    let queue = builder.durable_bytes_max(100).in_memory().unwrap();
+    let keeping = TubeOptions::default().keep_finished(Retention::new().count(10));
+    let narrow = queue.create_tube("narrow", keeping.clone().capacity(2)).unwrap();
+    let other = queue.create_tube("other", keeping).unwrap();
+    narrow.put_many([*b"a", *b"b"]).unwrap();
+    other.put_many([[0; 49], [0; 49]]).unwrap();
+    let held = [&narrow, &other].map(|tube| tube.take_many(2).unwrap());
+    let stop = Stop::new();
+    let long = putting(&queue, &other, &[1; 99], &stop);
+    let short = putting(&queue, &narrow, b"", &stop);
+    assert_eq!(kind(narrow.put(b"")), ErrorKind::Full);
+    for task in held.into_iter().flatten() {
+        task.ack_with(&[7; 60]).unwrap();
+    }
+    assert!(short.join().unwrap(), "an ack has made a place");
+    stop.stop();
+    assert!(!long.join().unwrap(), "the payloads are kept with their tasks");
+    assert_eq!([&narrow, &other].map(|tube| tube.stats().unwrap().done), [2, 2]);
 }
 
 #[test]

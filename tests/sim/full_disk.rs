@@ -589,3 +589,72 @@ fn r3_a_crash_or_a_lost_sync_at_every_call_on_a_full_disk_loses_nothing() {
     }
     assert!(!are_all() || struck > 2 * CRASHES, "{struck}");
 }
+
+/// Regression: a session ends on a full disk whose takes have reached their margin, and the return
+/// of its task, which buries it, is refused. Each call in a tube, also an ack in another one, was
+/// refused with it, so nothing made space.
+#[test]
+fn r3_a_session_whose_tasks_cannot_return_stops_no_ack() {
+    let disk = SimDisk::new(1);
+    let (queue, _) = open(&disk, Durability::Durable);
+    let tube = queue.create_tube("once", TubeOptions::default().max_attempts(1)).unwrap();
+    let other = queue.tube("other").unwrap();
+    other.put(b"x").unwrap();
+    let far = other.take().unwrap();
+    for _ in 0..80 {
+        tube.put_many(vec![[6; 60]; 64]).unwrap();
+    }
+    let session = queue.session();
+    tube.by(&session).take().unwrap().detach();
+    disk.set_quota(disk.blocks() + 8);
+    let mut refused = 0;
+    while refused < 3 {
+        refused += usize::from(tube.put(&[6; 300]).is_err());
+    }
+    let mut held = Vec::new();
+    let full = loop {
+        match tube.try_take() {
+            Ok(Some(task)) => held.push(task),
+            Ok(None) => break false,
+            Err(error) => break error.kind() == ErrorKind::DiskFull,
+        }
+    };
+    assert!(full, "the takes did not reach their margin; put more tasks");
+    drop(session);
+    far.ack().unwrap();
+    held.into_iter().for_each(|task| task.ack().unwrap());
+    queue.tick().unwrap();
+    assert_eq!(tube.stats().unwrap().taken, 0, "there is room for its return now");
+}
+
+/// R3 for transactions: rows of the application use the space that there is, also if it is less
+/// than redb asks for at once. Regression: it asked again at each insert, and the base never grew.
+#[test]
+fn r3_a_transaction_uses_the_space_that_there_is() {
+    const OWN: redb::TableDefinition<u64, &[u8]> = redb::TableDefinition::new("own");
+    let disk = SimDisk::new(1);
+    let (queue, tube) = open(&disk, Durability::Durable);
+    let bytes = [7; 20_000];
+    let transact = |number: u64| {
+        queue.transact(|tx| -> Result<()> {
+            let mut own = tx.table(OWN)?;
+            for row in 0..30 {
+                own.insert(number * 100 + row, bytes.as_slice())?;
+            }
+            tx.put(&tube, &number.to_be_bytes()).map(drop)
+        })
+    };
+    // Some 10 MiB: redb wants more at once than the 4 MiB that are left then.
+    (0..10).for_each(|number| transact(number).unwrap());
+    let quota = disk.blocks() + 1024;
+    disk.set_quota(quota);
+    let (mut number, mut refused) = (10, 0);
+    while refused < 8 {
+        match transact(number) {
+            Ok(()) => (number, refused) = (number + 1, 0),
+            Err(_) => refused += 1,
+        }
+    }
+    let left = quota - disk.blocks();
+    assert!(left < 256, "{left} of 1024 blocks are free");
+}

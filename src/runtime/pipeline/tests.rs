@@ -2,6 +2,7 @@
 //! the tasks that wait say so.
 
 mod bounds;
+mod journal_space;
 
 use crate::engine::by_id::{Tool, Verb};
 use crate::engine::cascade::FollowEnds;
