@@ -121,8 +121,8 @@ impl Queue {
 
     /// Makes a tube as [`create_tube`](Queue::create_tube) does, with a callback as
     /// [`on_task_change`](Tube::on_task_change) sets it. The callback of a new tube misses no step.
-    /// That of a tube that [exists](TubeOptions::if_not_exists) is replaced and dropped; to get it
-    /// back, set the new one by `on_task_change`, which returns it.
+    /// If the tube [exists](TubeOptions::if_not_exists), its callback is replaced and returned
+    /// with it.
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -131,11 +131,14 @@ impl Queue {
     /// # fn main() -> tubewell::Result<()> {
     /// let queue = Queue::in_memory()?;
     /// let (sender, received) = mpsc::channel();
-    /// let tube = queue.create_tube_with("letters", TubeOptions::default(), move |event: &Event| {
-    ///     let _ = sender.send(event.cause);
-    /// })?;
+    /// let send = move |event: &Event| sender.send(event.cause).unwrap();
+    /// let (tube, _) = queue.create_tube_with("letters", TubeOptions::default(), send)?;
     /// tube.put(b"hello")?;
     /// assert_eq!(received.recv(), Ok(Cause::Put));
+    ///
+    /// let there = TubeOptions::default().if_not_exists();
+    /// let (tube, replaced) = queue.create_tube_with("letters", there, |_: &Event| ())?;
+    /// tube.set_callback(replaced)?; // the first one again
     /// # Ok(())
     /// # }
     /// ```
@@ -148,7 +151,7 @@ impl Queue {
         name: &str,
         options: TubeOptions,
         on_change: impl Fn(&Event) + Send + Sync + 'static,
-    ) -> Result<Tube> {
+    ) -> Result<(Tube, Option<Callback>)> {
         let (core, callbacks) = (&self.inner.core, &self.inner.callbacks);
         let callback = Callback::new(on_change, Interest::Event);
         let failed = |error: Error| error.during("create tube").in_tube(name);
@@ -158,16 +161,19 @@ impl Queue {
         if self.find_tube(name)?.is_some() {
             drop(making);
             let tube = self.create_tube(name, options)?;
-            callbacks.set(core, name, Some(callback)).map_err(failed)?;
-            return Ok(tube);
+            let replaced = callbacks.set(core, name, Some(callback)).map_err(failed)?;
+            return Ok((tube, replaced));
         }
         // Before the tube, so that it is there at the first step.
         let before = callbacks.set(core, name, Some(callback.clone())).map_err(failed)?;
         let (options, exists) = Self::met(options);
-        self.create_alone(name, &options, exists).map_err(failed).or_else(|error| {
-            callbacks.replace(core, name, Some(&callback), before).map_err(failed)?;
-            Err(error)
-        })
+        match self.create_alone(name, &options, exists) {
+            Ok(tube) => Ok((tube, before)),
+            Err(error) => {
+                callbacks.replace(core, name, Some(&callback), before).map_err(failed)?;
+                Err(failed(error))
+            }
+        }
     }
 
     /// The options of a tube that is made, and what a tube of its name means.

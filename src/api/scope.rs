@@ -1,6 +1,7 @@
 //! Tubes under a common prefix of their names. A scope only makes names: it has no rows, and knows
 //! no tube.
 
+use crate::api::callback_list::Callback;
 use crate::api::queue::Queue;
 use crate::api::tube::Tube;
 use crate::api::tubes::Tubes;
@@ -97,7 +98,7 @@ impl Scope {
         name: &str,
         options: TubeOptions,
         on_change: impl Fn(&Event) + Send + Sync + 'static,
-    ) -> Result<Tube> {
+    ) -> Result<(Tube, Option<Callback>)> {
         self.queue.create_tube_with(&self.name(name), options, on_change)
     }
 

@@ -34,7 +34,8 @@ impl<T: ?Sized> Tube<T> {
     /// The tasks that meet a [`Filter`], at most `most` of them and at most 256, from the beginning
     /// or from where the page before has ended. A page looks at no more than 4096 rows, so that a
     /// filter that few tasks meet is searched for in bounded steps: a page without a task is not
-    /// the last one as long as it has a [`next`](SearchPage::next).
+    /// the last one as long as it has a [`next`](SearchPage::next). With `most` 0 it is empty, and
+    /// `next` is where it begins.
     ///
     /// Owner, failure group, key, key prefix, time of the end and state have an index, from which
     /// only what fits is read, and so has the kind in a tube [with such an

@@ -332,6 +332,20 @@ impl<T: ?Sized> Tube<T> {
 
     /// Allows takes again.
     ///
+    /// ```
+    /// use tubewell::Queue;
+    ///
+    /// # fn main() -> tubewell::Result<()> {
+    /// let tube = Queue::in_memory()?.tube("letters")?;
+    /// tube.put(b"hello")?;
+    /// tube.pause()?;
+    /// assert!(tube.try_take()?.is_none());
+    /// tube.resume()?;
+    /// assert!(tube.try_take()?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`delete`](Tube::delete), without [`TaskNotFound`](crate::ErrorKind::TaskNotFound).
     pub fn resume(&self) -> Result<()> {

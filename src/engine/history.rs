@@ -87,7 +87,10 @@ pub(crate) fn note_move(
     let (when, extension) = (ctx.now.queue, Extension::EMPTY);
     let row = HistoryRow { when, event, attempt, held, by, place, text, extension };
     let exhausted = match to {
-        TaskState::Buried(row) => Some(&row.reason).filter(|reason| is_exhausted(reason)).cloned(),
+        // A merge buries nothing.
+        TaskState::Buried(row) if cause != Cause::Merge => {
+            Some(&row.reason).filter(|reason| is_exhausted(reason)).cloned()
+        }
         _ => None,
     };
     append(ctx, task, to.progress_mut(), &row, &mut noted)?;
@@ -133,6 +136,8 @@ pub(crate) fn line(event: HistoryEvent, when: u64, text: &str) -> HistoryRow<'_>
 fn told(event: HistoryEvent, to: &TaskState) -> (String, String) {
     let progress = to.progress();
     match to {
+        // What a merge moves stays as it was.
+        _ if event == HistoryEvent::Moved => Default::default(),
         _ if event == HistoryEvent::Retried => {
             let group = progress.failure().map(|failure| failure.group.to_owned());
             (group.unwrap_or_default(), progress.last_error.clone())

@@ -196,7 +196,9 @@ impl EngineState {
     #[cold]
     fn work_off_set(&mut self, set: u32, attempt: &mut Attempt<'_>) -> Result<(), Undone> {
         let came = *attempt.call.came.get_or_insert(attempt.now);
-        self.derived.look_at_clock(attempt.now);
+        if self.derived.look_at_clock(attempt.now) {
+            return Err(Undone::TryAfter(Need::Yield));
+        }
         let mut walk = attempt.call.walk.as_deref().copied().unwrap_or_default();
         let mut left = SWEEP_TASKS;
         let (due, cut) = self.due_of_set(set, attempt.now, SWEEP_TASKS, &mut walk)?;

@@ -8,9 +8,10 @@ use crate::words::task::State;
 /// counts does what its [`Conflict`](crate::Conflict) says; to any other put the key is free.
 ///
 /// Verbs that would bring a second task of a key in are refused, as
-/// [`KeyExists`](crate::ErrorKind::KeyExists): a kick, a claim, a restore, a move, an advance. A
-/// task that returns by itself, after a release, a lapse or a crash, may stand beside another one:
-/// then the key names the one with the higher id. A task in the trash never counts.
+/// [`KeyExists`](crate::ErrorKind::KeyExists): a kick, a claim of a buried task, a restore, a
+/// move, an advance. A task that returns by itself, after a release, a lapse or a crash, or is
+/// claimed while it is delayed, may stand beside another one: then the key names the one with the
+/// higher id. A task in the trash never counts.
 ///
 /// ```
 /// use tubewell::{Conflict, ErrorKind, Queue, TubeOptions, Unique};

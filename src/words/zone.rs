@@ -27,9 +27,7 @@ impl Zone {
     /// `Invalid` if there is none. `Unsupported` without the feature.
     pub(crate) fn named(name: &str) -> Result<Self> {
         let rules = rules_of(name)?;
-        let name = library::name_of(&rules).ok_or_else(|| {
-            Error::new(ErrorKind::Invalid).because(format!("{name:?} is no zone of a place"))
-        })?;
+        let name = library::name_of(&rules).unwrap_or_else(|| name.to_owned());
         Ok(Self { name, rules: Some(rules) })
     }
 
@@ -109,7 +107,9 @@ mod with_feature {
     pub(crate) type Rules = TimeZone;
 
     pub(crate) fn rules_of(name: &str) -> Result<Rules> {
-        TimeZoneDatabase::bundled().get(name).map_err(|_| {
+        let found = TimeZoneDatabase::bundled().get(name).ok();
+        // The library also has a placeholder for an unknown zone, which acts as UTC.
+        found.filter(|rules| rules.iana_name().is_some()).ok_or_else(|| {
             let text = format!("no time zone is named {name:?}; name one like Europe/Berlin");
             Error::new(ErrorKind::Invalid).because(text)
         })

@@ -534,6 +534,15 @@ fn no_room() {
         });
         assert_eq!(refused.count(), 1);
     }
+    let disk = crate::disk::Recorder::default();
+    let queue = still().0.journal_bytes(64 << 10).disk(disk.lend()).open_disk().unwrap();
+    let tube = queue.tube("t").unwrap();
+    disk.fill();
+    let refused = (0..10_000).find_map(|_| tube.put(&[7; 1000]).err()).expect("it is full");
+    assert_eq!(refused.kind(), ErrorKind::DiskFull);
+    let there = tube.len().unwrap();
+    tube.take().unwrap().ack().unwrap();
+    assert_eq!(tube.len().unwrap(), there - 1, "an ack goes on");
 }
 
 fn job_too_big() {

@@ -154,7 +154,9 @@ fn a_new_tube_has_its_callback_from_the_first_step() {
         let reported = reported.clone();
         move |event: &Event| reported.send((name, event.cause)).unwrap()
     };
-    let tube = queue.create_tube_with("t", TubeOptions::default(), report("one")).unwrap();
+    let (tube, before) =
+        queue.create_tube_with("t", TubeOptions::default(), report("one")).unwrap();
+    assert!(before.is_none());
     tube.put(b"a").unwrap();
     queue.tick().unwrap();
     // What is refused leaves the callback as it was.
@@ -168,9 +170,14 @@ fn a_new_tube_has_its_callback_from_the_first_step() {
     let all: Vec<_> = received.try_iter().collect();
     assert_eq!(all, [("one", Cause::Put), ("one", Cause::Take), ("one", Cause::Ack)]);
     let there = TubeOptions::default().if_not_exists();
-    queue.create_tube_with("t", there, report("four")).unwrap().put(b"b").unwrap();
+    let (tube, replaced) = queue.create_tube_with("t", there, report("four")).unwrap();
+    tube.put(b"b").unwrap();
     queue.tick().unwrap();
     assert_eq!(received.try_iter().collect::<Vec<_>>(), [("four", Cause::Put)]);
+    drop(tube.set_callback(Some(replaced.expect("the first one"))).unwrap());
+    tube.put(b"c").unwrap();
+    queue.tick().unwrap();
+    assert_eq!(received.try_iter().collect::<Vec<_>>(), [("one", Cause::Put)]);
 }
 
 #[test]

@@ -358,3 +358,31 @@ fn the_beginning_of_a_lease_that_waits_does_not_move() {
     clock.advance(secs(60));
     assert_eq!(began().at, first.at);
 }
+
+/// A merge moves a buried task as it stands: it buries nothing, so its history gets one entry, the
+/// move, and the event of its arrival has no failure.
+#[test]
+fn a_merge_of_a_buried_task_is_one_entry_and_no_failure() {
+    let queue = still().0.in_memory().unwrap();
+    let options = || TubeOptions::default().max_attempts(1);
+    let [old, _new] = ["old", "new"].map(|name| queue.create_tube(name, options()).unwrap());
+    let exhausted = old.put(b"x").unwrap();
+    old.take().unwrap().retry_after("once", secs(0)).unwrap();
+    let failed = old.put(b"y").unwrap();
+    old.take().unwrap().fail("g", "no such street").unwrap();
+    assert_eq!(events(&queue.history(exhausted).unwrap()), [Put, Retried, Buried]);
+
+    let told = queue.events();
+    assert_eq!(queue.merge("old", "new").unwrap().moved, 2);
+
+    // 1. Now: [Put, Retried, Buried, Moved, Buried], one more `Buried` for each merge.
+    let history = queue.history(exhausted).unwrap();
+    assert_eq!(events(&history), [Put, Retried, Buried, Moved]);
+    // 2. Now: "no such street".
+    let moved = queue.history(failed).unwrap().entries.pop().unwrap();
+    assert_eq!((moved.event, moved.tube.as_deref(), &moved.text[..]), (Moved, Some("old"), ""));
+    // 3. Now: the arrival in "new" has the failure group and the message again.
+    let told: Vec<_> = std::iter::from_fn(|| told.try_recv()).collect();
+    assert!(told.iter().all(|it| it.failure_group().or(it.message()).is_none()), "{told:?}");
+    sound(&queue);
+}

@@ -246,3 +246,22 @@ fn hours_by_the_clocks_of_a_time_zone() {
     }
     drop(home);
 }
+
+/// A take from several tubes knows what the last of many tubes with hours would give.
+#[test]
+fn a_clock_that_is_set_back_opens_the_last_of_many_tubes() {
+    let clock = monday();
+    let queue = still().0.clock(clock.clone()).in_memory().unwrap();
+    for number in 0..100 {
+        queue.create_tube(&number.to_string(), within("09:00-17:00")).unwrap();
+    }
+    let last = queue.tube("99").unwrap();
+    last.put(b"x").unwrap();
+    let several = queue.tubes_of(["99"]).unwrap();
+    let began = clock.wall(); // Monday, 00:01
+    clock.set_wall(began + secs(18 * HOUR));
+    assert!(several.try_take().unwrap().is_none());
+    clock.set_wall(began + secs(10 * HOUR));
+    // Fails: None. The second call, `queue.tick()`, or `last.try_take()` finds it.
+    several.try_take().unwrap().unwrap().ack().unwrap();
+}

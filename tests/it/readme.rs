@@ -278,3 +278,53 @@ fn names_of_tests_are_separated_from_other_words() {
     assert!(has_test("    #[test]\n    #[cfg(unix)]\n    fn a_b() {", "a_b"));
     assert!(!has_test("#[test]\nfn other() {}\n\nfn a_b() {", "a_b"));
 }
+
+/// A page may have a verb of a handle; these of the core are in the table, also those of builders.
+#[test]
+fn the_table_of_verbs_has_the_core() {
+    let readme = readme();
+    let table = readme.split("\nThe verbs:\n").nth(1).expect("README.md: the verbs");
+    let rows: Vec<_> = table
+        .lines()
+        .skip_while(|line| !line.starts_with('|'))
+        .take_while(|line| line.starts_with('|'))
+        .collect();
+    let rows = rows.join("\n");
+    let quoted: Vec<_> = rows.split('`').skip(1).step_by(2).collect();
+    let begins = |quoted: &str, verb: &str| {
+        quoted.split(['(', '.', '=', ' ', ':', ')']).any(|word| word == verb)
+    };
+    for verb in [
+        "put_all",
+        "batch_of",
+        "put_outcomes",
+        "wait_for_room",
+        "wait_for_room_until",
+        "take_timeout_until",
+        "wait_ready_timeout_until",
+        "claim",
+        "time_left",
+        "priority",
+        "ttr",
+        "age",
+        "find",
+        "delete_only_if",
+        "update",
+        "bury_with_priority",
+        "pause_for",
+        "pause_until",
+        "resume",
+        "drop_tube_if_empty",
+        "create_tube_with",
+        "on_task_change",
+        "set_callback",
+        "session",
+        "tasks",
+        "summaries",
+        "waiters",
+        "events",
+        "read_only",
+    ] {
+        assert!(quoted.iter().any(|quoted| begins(quoted, verb)), "README.md, the verbs: {verb}");
+    }
+}

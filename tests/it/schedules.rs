@@ -937,3 +937,15 @@ fn a_child_is_within_the_payload_limit_of_its_queue() {
     let made = queue.schedule("s").every(MINUTE).to(&tube).payload(b"four").make().unwrap();
     assert_eq!(kind(made.update(|it| it.to(&tube).payload(b"hello"))), ErrorKind::TooLarge);
 }
+
+#[cfg(feature = "cron")]
+#[test]
+fn a_zone_that_is_no_place_is_refused_by_schedules_too() {
+    let (builder, _clock) = still();
+    let queue = builder.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    for zone in ["Etc/Unknown", "etc/UNKNOWN"] {
+        let made = queue.schedule("s").cron("0 9 * * *").zone(zone).to(&tube).make();
+        assert_eq!(kind(made), ErrorKind::Invalid, "{zone}"); // fails: it is made, and fires by UTC
+    }
+}

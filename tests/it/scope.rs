@@ -1,7 +1,7 @@
 //! Tubes under a prefix of their names.
 
 use crate::{kind, still};
-use tubewell::{ErrorKind, Queue, TubeKind, TubeOptions};
+use tubewell::{ErrorKind, Event, Queue, TubeKind, TubeOptions};
 
 fn queue() -> Queue {
     still().0.in_memory().unwrap()
@@ -62,4 +62,17 @@ fn a_scope_of_a_closed_queue_is_closed() {
     queue.close().unwrap();
     assert_eq!(kind(scope.tube("x")), ErrorKind::Closed);
     assert_eq!(kind(scope.tubes()), ErrorKind::Closed);
+}
+
+#[test]
+fn a_callback_that_is_replaced_in_a_scope_is_returned() {
+    let queue = queue();
+    let there = || TubeOptions::default().if_not_exists();
+    let made = |name| queue.scope("shop:").create_tube_with(name, there(), |_: &Event| ());
+    let (tube, before) = made("mail").unwrap();
+    assert!(before.is_none() && tube.name() == "shop:mail");
+    let (again, replaced) = made("mail").unwrap();
+    assert_eq!(again, tube);
+    assert!(replaced.is_some());
+    assert!(made("other").unwrap().1.is_none(), "of this tube alone");
 }

@@ -1,11 +1,11 @@
 //! Tubes: made, found, listed, emptied, dropped.
 
-use crate::{counts, drain, kind, lone, next, secs, still};
+use crate::{counts, drain, kind, lone, next, secs, state, still};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use tubewell::{Backoff, ErrorKind, Place, Placement, PutView};
-use tubewell::{Queue, TaskId, Tube, TubeKind, TubeOptions};
+use tubewell::{Queue, Retention, State, TaskId, Tube, TubeKind, TubeOptions};
 
 fn queue() -> Queue {
     still().0.in_memory().unwrap()
@@ -392,4 +392,43 @@ fn the_names_of_many_tubes_are_listed_in_order() {
     assert_eq!(queue.scope("none").tubes().unwrap(), [""; 0]);
     let numbers: Vec<String> = queue.stats().unwrap().into_iter().map(|tube| tube.tube).collect();
     assert_eq!(numbers.len(), names.len());
+}
+
+/// Each alone: a ready task beside it would refuse the drop as well.
+#[test]
+fn a_task_that_waits_or_has_ended_or_is_in_the_trash_is_one_too() {
+    let queue = queue();
+    let kept = TubeOptions::default().keep_finished(Retention::new());
+    let (tube, other) = (queue.create_tube("t", kept).unwrap(), queue.tube("other").unwrap());
+    let parent = other.put(b"p").unwrap();
+    let id = tube.task(b"a").after([parent]).put().unwrap();
+    let refused = |in_state| {
+        assert_eq!(state(&tube, id), in_state);
+        let error = queue.drop_tube_if_empty("t").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TubeBusy, "{in_state:?}: {error}");
+    };
+    refused(State::Blocked);
+    tube.undepend_all(id).unwrap();
+    tube.trash(id, "torn").unwrap();
+    assert!(tube.is_empty().unwrap(), "the trash is not at work");
+    refused(State::Buried);
+    tube.restore(id).unwrap();
+    tube.take().unwrap().ack().unwrap();
+    refused(State::Done);
+    tube.delete(id).unwrap();
+    queue.drop_tube_if_empty("t").unwrap();
+    assert!(queue.find_tube("t").unwrap().is_none());
+}
+
+#[test]
+fn a_pause_that_is_refused_leaves_the_one_before() {
+    let (tube, clock) = lone();
+    tube.put(b"a").unwrap();
+    tube.pause_for(secs(60)).unwrap();
+    assert_eq!(kind(tube.pause_until(std::time::SystemTime::UNIX_EPOCH)), ErrorKind::Invalid);
+    assert_eq!(kind(tube.pause_for(Duration::ZERO)), ErrorKind::Invalid);
+    assert_eq!(tube.info().unwrap().pause_left, Some(secs(60)));
+    assert!(tube.try_take().unwrap().is_none());
+    clock.advance(secs(60));
+    assert_eq!(next(&tube), "a");
 }

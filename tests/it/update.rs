@@ -1,5 +1,6 @@
 //! One task changed by its id, in every state, in one step.
 
+use crate::disk::{Event, Recorder};
 use crate::{kind, lone, lone_with, next, secs, still};
 use std::time::{Duration, SystemTime};
 use tubewell::{Cause, Clock, ErrorKind, Queue, State, TaskId, Tube, TubeKind, TubeOptions};
@@ -256,4 +257,56 @@ fn a_lease_that_waits_for_its_consumer_gets_the_ttr_when_it_is_resumed() {
     let task = resumed.next().unwrap().unwrap();
     assert_eq!(task.time_left().unwrap(), Some(secs(5)));
     assert!(resumed.next().is_none());
+}
+
+/// Two records would be torn apart by a power cut.
+#[test]
+fn an_update_of_everything_is_one_write_and_one_sync() {
+    let disk = Recorder::default();
+    let queue = still().0.disk(disk.lend()).open_disk().unwrap();
+    let tube = queue.tube("t").unwrap();
+    for (state, id) in one_each(&tube) {
+        disk.begin();
+        let update = tube.update(id).priority(-1).ttr(secs(7)).ttl(secs(50));
+        match state {
+            State::Ready | State::Delayed => update.delay(secs(5)).apply().unwrap(),
+            _ => update.apply().unwrap(),
+        }
+        let events = disk.events();
+        let writes = events.iter().filter(|event| matches!(event, Event::Write(..))).count();
+        assert!(events.iter().all(|event| event.file() == 1), "{state:?}: the journal alone");
+        assert_eq!((writes, events.len() - writes), (1, 1), "{state:?}");
+    }
+}
+
+#[test]
+fn a_new_ttl_of_a_task_in_hand_ends_its_lease_where_it_comes_first() {
+    let (tube, clock) = lone();
+    let id = tube.task(b"a").ttr(secs(60)).put().unwrap();
+    let task = tube.take().unwrap();
+    clock.advance(secs(1));
+    tube.update(id).ttl(secs(5)).apply().unwrap();
+    assert_eq!(task.time_left().unwrap(), Some(secs(5)));
+    tube.update(id).ttl(secs(600)).apply().unwrap();
+    assert_eq!(task.time_left().unwrap(), Some(secs(59)), "the ttr comes first again");
+    tube.update(id).ttl(secs(5)).apply().unwrap();
+    clock.advance(secs(5));
+    assert!(task.ack().unwrap_err().is_lease_lost());
+    assert!(crate::is_gone(&tube, id), "it does not return");
+}
+
+#[test]
+fn a_new_priority_moves_a_buried_task_among_those_to_kick() {
+    let (tube, _) = lone();
+    let [a, b, c] = [b"a", b"b", b"c"].map(|text| tube.put(text).unwrap());
+    for id in [a, b, c] {
+        tube.bury(id, "").unwrap();
+    }
+    tube.update(c).priority(-1).apply().unwrap();
+    tube.update(a).priority(1).apply().unwrap();
+    assert_eq!(crate::listed(&tube, State::Buried), "c b a");
+    assert_eq!(tube.kick(1).unwrap().kicked, 1);
+    assert_eq!(tube.peek_next(State::Ready).unwrap().unwrap().id, c);
+    assert_eq!(tube.kick(2).unwrap().kicked, 2);
+    assert_eq!([next(&tube), next(&tube), next(&tube)], ["c", "b", "a"]);
 }

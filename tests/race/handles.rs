@@ -264,7 +264,7 @@ fn two_make_a_tube_with_a_callback_each() {
                 let counted = calls.clone();
                 let count = move |_: &Event| _ = counted.fetch_add(1, Ordering::SeqCst);
                 let made = queue.create_tube_with("t", TubeOptions::default(), count);
-                let is_made = made.map(|tube| _ = tube.put(b"a").unwrap()).is_ok();
+                let is_made = made.map(|(tube, _)| _ = tube.put(b"a").unwrap()).is_ok();
                 queue.tick().unwrap();
                 (is_made, calls)
             })
@@ -275,5 +275,42 @@ fn two_make_a_tube_with_a_callback_each() {
         for (is_made, calls) in ended {
             assert_eq!(calls.load(Ordering::SeqCst), usize::from(is_made), "made: {is_made}");
         }
+    });
+}
+
+/// Of two that replace the callback of a tube at once each gets the one before its own: none is
+/// lost, and none is returned twice.
+#[test]
+fn two_replace_a_callback_at_once() {
+    explore(|| {
+        let (queue, tube, _clock) = lone();
+        let there = || TubeOptions::default().if_not_exists();
+        let counted = || {
+            let kept = Arc::new(());
+            let weak = Arc::downgrade(&kept);
+            (move |_: &Event| _ = &kept, weak)
+        };
+        let (first, first_kept) = counted();
+        assert!(tube.on_task_change(Some(first)).unwrap().is_none());
+        let (second, second_kept) = counted();
+        let other = spawn({
+            let queue = queue.clone();
+            move || {
+                queue
+                    .create_tube_with("t", TubeOptions::default().if_not_exists(), second)
+                    .unwrap()
+                    .1
+            }
+        });
+        let (third, third_kept) = counted();
+        let mine = queue.create_tube_with("t", there(), third).unwrap().1;
+        let returned = [mine, other.join().unwrap()];
+        assert!(returned.iter().all(Option::is_some));
+        let all = [first_kept, second_kept, third_kept];
+        assert!(all.iter().all(|kept| kept.strong_count() > 0), "one was dropped");
+        drop(returned);
+        assert_eq!(all.iter().filter(|kept| kept.strong_count() > 0).count(), 1);
+        assert_eq!(all[0].strong_count(), 0, "the first one was returned");
+        queue.close().unwrap();
     });
 }

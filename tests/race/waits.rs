@@ -243,3 +243,36 @@ fn the_last_that_falls_asleep_moves_the_clock() {
         queue.close().unwrap();
     });
 }
+
+/// The same for one that waits for room: the put behind it gets the room.
+#[test]
+fn a_stop_and_the_end_of_the_time_that_come_together_lose_no_room() {
+    explore(|| {
+        let (builder, clock) = still();
+        let queue = builder.durability(Durability::Relaxed).in_memory().unwrap();
+        let tube = queue.create_tube("t", TubeOptions::default().capacity(1)).unwrap();
+        tube.put(b"a").unwrap();
+        let stop = Stop::new();
+        let leaving = spawn({
+            let (tube, stop) = (tube.clone(), stop.clone());
+            move || {
+                let put = tube.task(b"b").wait_for_room(secs(1)).wait_for_room_until(&stop);
+                put.put().is_ok()
+            }
+        });
+        let staying = spawn({
+            let tube = tube.clone();
+            move || tube.task(b"c").wait_for_room_until(&Stop::new()).put().map(drop).unwrap()
+        });
+        let stopper = spawn(move || stop.stop());
+        clock.advance(secs(1));
+        tube.take().unwrap().ack().unwrap();
+        if leaving.join().unwrap() {
+            tube.take().unwrap().ack().unwrap();
+        }
+        staying.join().unwrap();
+        stopper.join().unwrap();
+        assert_eq!(tube.len().unwrap(), 1);
+        queue.close().unwrap();
+    });
+}

@@ -44,6 +44,7 @@ mod survive;
 mod told;
 mod trust;
 mod unknown;
+mod verbs;
 mod waits;
 mod world;
 

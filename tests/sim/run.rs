@@ -204,7 +204,7 @@ impl Run {
     /// Whether it puts a payload that the ring has no room for beside a blocked checkpoint.
     fn puts_long(&self, step: &Step) -> bool {
         let count = match step {
-            Step::Put { .. } | Step::Bring { .. } => 1,
+            Step::Put { .. } | Step::Bring { .. } | Step::Move { brings: true, .. } => 1,
             Step::PutMany { count, .. } | Step::PutAll { count, .. } => u64::from(*count),
             Step::Batch { tasks, .. } => tasks.len() as u64,
             _ => 0,

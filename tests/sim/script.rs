@@ -402,7 +402,7 @@ impl Maker {
         let given = New { priority, key, group, kind, book, detail, tags, gates, ..New::default() };
         self.moves = self.rng.clone();
         [self.rng, self.tags, self.gates] = own;
-        Step::Move { tube, task, to, given: Box::new(given) }
+        Step::Move { tube, task, to, given: Box::new(given), brings: task % 2 == 0 }
     }
 
     fn some_tags(&mut self) -> Vec<u8> {
@@ -600,7 +600,7 @@ impl Maker {
         if self.rng.one_in(50) {
             let (to, priority) = (self.tube(), self.rng.one_in(3).then(|| self.priority()));
             let given = Box::new(New { priority, ..New::default() });
-            return Step::Move { tube, task, to, given };
+            return Step::Move { tube, task, to, given, brings: false };
         }
         if self.rng.one_in(25) {
             return match self.rng.below(8) {

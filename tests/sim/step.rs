@@ -573,12 +573,13 @@ pub enum Step {
         count: u64,
     },
     /// A task in any state goes to another tube, with this priority, key, group, kind, book and
-    /// detail, and these tags and gates.
+    /// detail, and these tags and gates, and perhaps with a new payload.
     Move {
         tube: u8,
         task: u32,
         to: u8,
         given: Box<New>,
+        brings: bool,
     },
     /// All tasks of a failure group are kicked.
     Unfail {

@@ -243,8 +243,14 @@ impl World {
                 let made = match has_callback(*tube) {
                     false => self.queue().create_tube(&name, options),
                     true => {
+                        let before = self.callbacks.kept();
                         let callback = self.callbacks.make(*tube, picked.serial);
-                        self.queue().create_tube_with(&name, options, callback)
+                        let made = self.queue().create_tube_with(&name, options, callback);
+                        let now = self.callbacks.kept();
+                        if let Some(gone) = before.difference(&now).next() {
+                            return Err(format!("callback {gone:?} was dropped, not returned"));
+                        }
+                        made.map(|(tube, _replaced)| tube)
                     }
                 };
                 done(made.map(|handle| drop(self.tubes.insert(*tube, handle))))

@@ -71,6 +71,8 @@ impl<'a> Transition<'a> {
     /// The failure group and the text of a step by which a task fails or is set aside.
     fn failure(&self, cause: Cause) -> Option<(&'a str, &'a str)> {
         match self.to? {
+            // It has failed before.
+            _ if cause == Cause::Merge => None,
             TaskState::Buried(row) | TaskState::Trashed(row)
                 if self.from.map(discriminant) != self.to.map(discriminant) =>
             {

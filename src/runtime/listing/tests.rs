@@ -1,7 +1,7 @@
 //! A walk reads no more rows than it is asked for, and goes on while they change.
 
 use super::Listing;
-use crate::words::limits::PAGE_TASKS;
+use crate::words::limits::{PAGE_BYTES, PAGE_TASKS};
 use crate::{Filter, ManualClock, Queue, State, TaskId, Tube, TubeOptions};
 use std::time::Duration;
 
@@ -126,5 +126,23 @@ fn a_walk_that_moves_deadlines_on_ends() {
             }
         }
         assert_eq!(found, TASKS, "{state:?}: a search");
+    }
+}
+
+/// Also a page of rows of the base, of which nothing is copied under the engine's lock: that copy
+/// has bounds of its own.
+#[test]
+fn a_page_of_the_base_is_bounded_in_tasks_and_in_bytes() {
+    const INLINE: usize = 3000;
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    for (payload, most) in [(1, PAGE_TASKS), (INLINE, PAGE_BYTES.div_ceil(INLINE))] {
+        let tube = queue.tube(&payload.to_string()).unwrap();
+        tube.put_many(vec![vec![7; payload]; 1000]).unwrap();
+        queue.checkpoint().unwrap();
+        let mut listing = Listing::new(tube.number, State::Ready);
+        listing.next_summary(&tube.inner.core).unwrap().unwrap();
+        let left: usize = listing.lanes.iter().map(|lane| lane.page.len()).sum();
+        assert!(left < most && left > most / 2, "{left} left of a page, with {payload} bytes each");
+        assert_eq!(tube.summaries(State::Ready).count(), 1000);
     }
 }

@@ -387,7 +387,9 @@ impl World {
             let change = event.task.map(|id| (id, event.from, event.to));
             change.into_iter().for_each(|change| _ = sender.send(change));
         });
-        (self.tubes[at], self.told[at]) = (made.unwrap(), Some(told));
+        let (tube, replaced) = made.unwrap();
+        assert!(replaced.is_none(), "{name}");
+        (self.tubes[at], self.told[at]) = (tube, Some(told));
         self.expected[at].clear();
     }
 

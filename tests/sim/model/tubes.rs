@@ -187,7 +187,7 @@ impl Model {
                 return Ok(self.kick_all(&here, EVER));
             }
             Step::UnfailInto { group, to, .. } => return self.unfail_into(tube, *group, *to),
-            Step::Move { to, given, .. } => {
+            Step::Move { to, given, brings, .. } => {
                 let wrong = self.way_refusals(step);
                 if !wrong.is_empty() {
                     return Err(wrong);
@@ -202,6 +202,9 @@ impl Model {
                 let task = self.tasks.get_mut(&serial).unwrap();
                 relabel(task, kind, given, queue);
                 task.seen.key = given.key.map(key_name).or(task.seen.key.take());
+                if *brings {
+                    (task.seen.edition, task.seen.stripped) = (picked.serial, false);
+                }
             }
             Step::KickOne { .. } => {
                 let serial = one?;

@@ -138,9 +138,15 @@ impl World {
                 Err(error) => Ok(Err(error)),
             },
             Step::Kick { count, .. } => Ok(tube.kick(*count).map(|done| self.kicked(done))),
-            Step::Move { to, given, .. } => {
+            Step::Move { to, given, brings, .. } => {
                 let (to, texts) = (self.tubes[to].clone(), Texts::of(given, 0));
-                done(moving(tube.move_to(id, &to), given, &texts).apply())
+                let mut moving = moving(tube.move_to(id, &to), given, &texts);
+                let serial = self.serials.get(&id).copied().unwrap_or_default();
+                let bytes = payload_of(serial, picked.serial);
+                if *brings {
+                    moving = moving.payload(&bytes);
+                }
+                done(moving.apply())
             }
             Step::Unfail { group, .. } => {
                 let group = failure_group(no, *group);
