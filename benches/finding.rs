@@ -12,7 +12,7 @@
 
 mod common;
 
-use common::beside::{calls_beside, felt, spin};
+use common::beside::{SPINNING, calls_beside, felt, spin};
 use common::{PAYLOAD, Run, share, time};
 use std::hint::black_box;
 use std::time::SystemTime;
@@ -178,5 +178,5 @@ fn measure(run: &Run, deep: &Deep, name: &str, look: Look) {
         "–",
         "≤ 1 ms",
     );
-    felt(run, name, (&puts, &alone), "≤ 2 ms");
+    felt(run, name, &puts, (SPINNING, &alone), "≤ 2 ms");
 }

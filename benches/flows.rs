@@ -11,7 +11,7 @@
 
 mod common;
 
-use common::beside::{calls_beside, felt, idle, spin, work_beside};
+use common::beside::{SPINNING, calls_beside, felt, idle, spin, work_beside};
 use common::{PAYLOAD, Ratio, Run, figure, share, sorted, time};
 use std::time::{Duration, Instant, SystemTime};
 use tubewell::{Durability, ManualClock, Queue, Task, Tube, TubeOptions, Tubes};
@@ -214,7 +214,13 @@ fn opening(run: &Run) {
         assert!(two.try_take().unwrap().is_none());
     });
     let (_, alone) = calls_beside(&own, length, &|_| spin(middle));
-    felt(run, &format!("{what}, and a second that is closed"), (&puts, &alone), NEIGHBOUR);
+    felt(
+        run,
+        &format!("{what}, and a second that is closed"),
+        &puts,
+        (SPINNING, &alone),
+        NEIGHBOUR,
+    );
 }
 
 /// The same with gates of the tasks themselves, a tenth as many groups as tasks: the first of each
@@ -248,7 +254,7 @@ fn opening_of_groups(run: &Run) {
     let middle = share(&changes, 0.5);
     run.line(format!("{what}: a change and a take"), time(middle), "–", "–", "–");
     let (_, alone) = calls_beside(&own, length, &|_| spin(middle));
-    felt(run, &what, (&puts, &alone), NEIGHBOUR);
+    felt(run, &what, &puts, (SPINNING, &alone), NEIGHBOUR);
 }
 
 /// Ten takers of ten tubes with one throttle of ten slots, and without it.
@@ -288,7 +294,8 @@ fn throttle(run: &Run) {
 type Shape = fn(&Tube, u64);
 
 /// Ten thousand parents of one task, ten thousand dependents of one, and a chain as long, each from
-/// the first take to the last ack, and what a neighbour feels of it.
+/// the first take to the last ack, and what a neighbour feels of it. In turns with them, as many
+/// plain tasks.
 fn dependencies(run: &Run) {
     let many = run.count("dependents", 100, 10_000, 10_000);
     let shapes: [(&str, Shape); 3] = [
@@ -303,24 +310,31 @@ fn dependencies(run: &Run) {
         }
         let queue = open(run);
         let [tube, own] = ["flow", "neighbour"].map(|name| queue.tube(name).unwrap());
-        let (mut times, mut puts) = (Vec::new(), Vec::new());
-        // Each takes a tenth of a second: so many have enough puts beside them for a p99.9.
-        while puts.len() < run.scale.pick(1, 500, 2_000) {
+        let work = |put: Shape| {
             put(&tube, many);
             queue.checkpoint().unwrap();
-            let (seconds, beside) = work_beside(&own, || {
+            let worked = work_beside(&own, || {
                 (0..=many).for_each(|_| tube.take().unwrap().ack().unwrap());
             });
+            own.truncate().unwrap();
+            worked
+        };
+        let (mut times, mut puts, mut beside_plain) = (Vec::new(), Vec::new(), Vec::new());
+        // Each takes a tenth of a second: so many have enough puts beside them for a p99.9.
+        while puts.len() < run.scale.pick(1, 500, 2_000) {
+            let (seconds, beside) = work(put);
             times.push(seconds);
             puts.extend(beside);
-            own.truncate().unwrap();
+            beside_plain.extend(work(plain).1);
         }
-        let (all, times, puts) = (times.iter().sum::<f64>(), sorted(times), sorted(puts));
-        let middle = share(&times, 0.5);
-        let (_, alone) = calls_beside(&own, Duration::from_secs_f64(all), &|_| spin(1e-3));
+        let (middle, puts) = (share(&sorted(times), 0.5), sorted(puts));
         run.line(&what, time(middle), time(middle / many as f64), "–", "–");
-        felt(run, &what, (&puts, &alone), NEIGHBOUR);
+        felt(run, &what, &puts, ("as many plain tasks", &sorted(beside_plain)), NEIGHBOUR);
     }
+}
+
+fn plain(tube: &Tube, many: u64) {
+    tube.put_many(vec![[7; PAYLOAD]; many as usize + 1]).unwrap();
 }
 
 fn parents(tube: &Tube, many: u64) {
@@ -443,5 +457,5 @@ fn after_a_sleep(run: &Run) {
     let made = tube.len().unwrap();
     let (_, alone) = calls_beside(&own, Duration::from_secs_f64(seconds), &|_| spin(1e-3));
     run.line(&what, time(seconds), format!("{made} tasks"), "–", "one each");
-    felt(run, &what, (&puts, &alone), "–");
+    felt(run, &what, &puts, (SPINNING, &alone), "–");
 }

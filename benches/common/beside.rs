@@ -79,16 +79,24 @@ fn puts(own: &Tube, is_over: impl Fn(u64) -> bool) -> Vec<f64> {
     sorted(times)
 }
 
-/// A line for what a neighbour's puts waited for, and what they waited for beside a thread that
-/// only spins.
-pub(crate) fn felt(run: &Run, what: &str, (puts, alone): (&[f64], &[f64]), reach: &'static str) {
-    let (felt, alone) = (share(puts, 0.999), share(alone, 0.999));
+/// The twin of a neighbour's puts: what they wait for beside a thread that only spins.
+pub(crate) const SPINNING: &str = "a thread that only spins";
+
+/// A line for what a neighbour's puts waited for, and what those beside the twin waited for.
+pub(crate) fn felt(
+    run: &Run,
+    what: &str,
+    puts: &[f64],
+    (twin, beside_twin): (&str, &[f64]),
+    reach: &'static str,
+) {
+    let (felt, of_twin) = (share(puts, 0.999), share(beside_twin, 0.999));
     let part = if puts.len() < 1000 { "the longest" } else { "p99.9" };
     run.line(
         format!("{what}: a neighbour's {} puts, {part}", puts.len()),
         time(felt),
-        format!("beside a thread that only spins {}", time(alone)),
-        format!("{:.2}", felt / alone),
+        format!("beside {twin} {}", time(of_twin)),
+        format!("{:.2}", felt / of_twin),
         reach,
     );
 }
