@@ -419,6 +419,14 @@ mod tests {
             assert_eq!(tube.stats().unwrap().finished, expected as u64);
             assert_eq!(queue.check().unwrap(), [""; 0]);
         }
+        // Buried tasks as well.
+        let (queue, tube, _) = finished(0, Retention::new());
+        tube.put_many(vec![&b"x"[..]; 1000]).unwrap();
+        tube.take_many(1000).unwrap().into_iter().for_each(|task| task.bury("no").unwrap());
+        let events = queue.events();
+        tube.set("keep_buried", Retention::new().count(1)).unwrap();
+        queue.tick().unwrap();
+        assert_eq!((removals(&events), tube.stats().unwrap().buried), (sweeps(999), 1));
         // A result has as many bytes as there is room for.
         let (queue, tube, _) = finished(1000, Retention::new().bytes(1000));
         let events = queue.events();

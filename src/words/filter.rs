@@ -8,14 +8,18 @@ use std::time::{Duration, SystemTime};
 /// Which tasks a [search](crate::Tube::search) finds: those that meet every condition. Without one
 /// it finds all but those in the trash, which it finds [if it is asked to](Filter::trashed).
 ///
-/// With an owner, a failure group, a key prefix, a tag, a kind in a tube that [has an index of
-/// them](crate::TubeOptions::index_kinds), a time of the end or a state, in this order, the first
-/// one that is given chooses the index that is read, and its order: by id, by the time of the bury,
-/// by the length of the key and the key, by the time at which they got the tag, by id, the buried
-/// and then the finished ones by the time of their ends, or as the state's index has them, the
-/// taken ones by the ends of their leases. The index of tags is of the whole queue, and the tasks
-/// of other tubes with the tag are stepped over.
-/// Without any of them the tasks are read in the order of their priorities, then of their puts.
+/// With an owner, a failure group, a key, a key prefix, a tag, a kind in a tube that [has an index
+/// of them](crate::TubeOptions::index_kinds), a time of the end or a state, in this order, the
+/// first one that is given chooses the index that is read, and its order: by id, by the time of the
+/// bury, by id, by the length of the key and the key, by the time at which they got the tag, by id,
+/// the buried and then the finished ones by the time of their ends, or as the state's index has
+/// them, the taken ones by the ends of their leases. The index of tags is of the whole queue, and
+/// the tasks of other tubes with the tag are stepped over.
+///
+/// Without any of them those are read first that were put ready and without a group and have not
+/// come back or been updated since, and then the others, both by the priority of the put, then in
+/// the order of the puts. Of the ready ones the same are first, and then the others as takes reach
+/// them.
 /// Stalled tasks are looked for among the taken ones. Tasks in the trash are read by the time at
 /// which they came there.
 ///

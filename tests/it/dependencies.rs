@@ -644,6 +644,9 @@ fn a_blocked_task_is_changed_finished_found_and_listed_as_any_other() {
     let debounced = tube.task(b"e").key("k").on_conflict(tubewell::Conflict::Debounce);
     assert_eq!(debounced.delay(secs(9)).put().unwrap(), child);
     assert_eq!(state(&queue, child), Some(State::Blocked));
+    let waits_for = tube.peek(child).unwrap().dependencies.clone();
+    assert_eq!((waits_for.count, &waits_for.first[..]), (1, &[parent][..]), "its edge stays");
+    assert_eq!(tube.peek(parent).unwrap().dependents.count, 1);
     tube.update(child).priority(-5).ttl(secs(10)).delay(secs(20)).apply().unwrap();
     tube.tag(child, ["red"]).unwrap();
     clock.advance(secs(15));

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, yield_now};
 use std::time::Duration;
 use tempfile::TempDir;
-use tubewell::{DayStatistics, Durability, ErrorKind, ManualClock, Queue, Tube};
+use tubewell::{DayStatistics, Durability, ErrorKind, ManualClock, Queue, Reason, State, Tube};
 
 /// A file system of its own; unmounted when it is dropped.
 struct Mount {
@@ -265,6 +265,33 @@ fn what_falls_due_on_a_full_file_system_is_taken() {
 fn all_that_falls_due_on_a_full_file_system_is_taken() {
     let plan = Plan { delayed: usize::MAX, journal: 1 << 20, ..PLAN };
     on_both(24, &[plan, Plan { batch: 500, hog: true, ..plan }]);
+}
+
+/// What brings a task back or aside goes on, and cuts its text to 64 bytes.
+#[test]
+fn tasks_come_back_on_a_full_file_system_with_a_cut_text() {
+    let Some(mount) = Mount::new("tmpfs", 12) else { return };
+    let clock = ManualClock::new();
+    let (queue, tube) = open(&mount.queue(), PLAN, &clock);
+    let ids = tube.put_many([[b'x']; 5]).unwrap();
+    let mut held = tube.take_many(5).unwrap().into_iter();
+    fill(&tube, PLAN);
+    let long = "no ".repeat(100);
+    held.next().unwrap().retry_after(&long, MINUTE).unwrap();
+    held.next().unwrap().bury(&long).unwrap();
+    held.next().unwrap().fail("post", &long).unwrap();
+    held.next().unwrap().release().unwrap();
+    held.next().unwrap().ack().unwrap();
+    assert!(tube.fail_by_id(ids[3], "post", &long).unwrap());
+    let task = |number: usize| tube.peek(ids[number]).unwrap();
+    let cut = &long[..64];
+    for number in [0, 2, 3] {
+        assert_eq!(task(number).last_failure.as_ref().unwrap().message, cut, "{number}");
+    }
+    assert_eq!(task(0).state, State::Delayed);
+    assert_eq!(task(1).reason, Some(Reason::Buried(cut.to_owned())));
+    assert_eq!(tube.peek(ids[4]).unwrap_err().kind(), ErrorKind::TaskNotFound);
+    assert_eq!(queue.check().unwrap(), Vec::<String>::new());
 }
 
 /// Failed tasks of many days end on a full disk, with a journal that has no room for as many days.

@@ -2,7 +2,10 @@
 //! one place, so each way in and each way out is here.
 
 use crate::{drain, kind, listed, lone_with, secs, still};
-use tubewell::{Conflict, ErrorKind, Release, State, TubeKind, TubeOptions, Urgency};
+use std::collections::BTreeSet;
+use tubewell::{
+    Advance, Conflict, ErrorKind, Filter, Release, State, TaskId, TubeKind, TubeOptions, Urgency,
+};
 
 fn options() -> TubeOptions {
     TubeOptions::default().higher_first(true)
@@ -40,6 +43,32 @@ fn each_verb_that_is_given_a_priority_turns_it() {
     assert_eq!(tube.peek(plain).unwrap().priority, 9);
     tube.kick(1).unwrap();
     assert_eq!(tube.take().unwrap().priority(), 9);
+}
+
+#[test]
+fn a_batch_a_schedule_a_move_and_an_advance_turn_the_priority_that_they_are_given() {
+    let queue = still().0.in_memory().unwrap();
+    let high = queue.create_tube("high", options()).unwrap();
+    let plain = queue.tube("plain").unwrap();
+    let of = |id: TaskId| queue.find(id).unwrap().priority;
+    let batch = [high.task(b"c").priority(1), high.task(b"b").priority(2)];
+    let ids = high.batch_of(batch).put().unwrap();
+    assert_eq!((of(ids[0]), of(ids[1])), (1, 2));
+    let moved = plain.task(b"a").priority(7).put().unwrap();
+    plain.move_to(moved, &high).priority(3).apply().unwrap();
+    assert_eq!(of(moved), 3);
+    let kept = plain.task(b"e").priority(-1).put().unwrap();
+    plain.move_to(kept, &high).apply().unwrap();
+    assert_eq!(of(kept), -1, "the number, not the place");
+    let advanced = plain.put(b"0").unwrap();
+    plain.claim(advanced).unwrap().advance_with(&high, Advance::new().priority(9)).unwrap();
+    assert_eq!(of(advanced), 9);
+    queue.schedule("s").every(secs(5)).to(&high).payload(b"s").priority(4).make().unwrap();
+    queue.tick().unwrap();
+    let found = high.search(&Filter::new().priorities(3..=9), None, 10).unwrap();
+    let found: BTreeSet<_> = found.tasks.iter().map(|task| task.priority).collect();
+    assert_eq!(drain(&high), "0 s a b c e");
+    assert_eq!(found, [3, 4, 9].into());
 }
 
 /// The rank of a plain task follows from its id and the default that the tube was made with.

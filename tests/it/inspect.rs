@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{TryRecvError, channel};
 use std::thread;
-use tubewell::{ErrorKind, Stage, State, Stop, TaskId, TubeOptions};
+use tubewell::{ErrorKind, Filter, Stage, State, Stop, TaskId, TubeOptions};
 
 #[test]
 fn the_total_is_all_but_the_done() {
@@ -354,6 +354,38 @@ fn a_sound_queue_has_nothing_to_report() {
     clock.advance(secs(10));
     queue.tick().unwrap();
     crate::close_sound(queue);
+}
+
+/// No read holds the base between two calls, which would keep its old pages and stop a compaction.
+#[test]
+fn a_listing_and_a_search_that_are_begun_stop_no_compaction() {
+    let (_home, path) = crate::home();
+    let queue = crate::open(&path);
+    let tube = queue.tube("t").unwrap();
+    let ids = tube.put_many((0..2000).map(|_| vec![7; 2000])).unwrap();
+    queue.checkpoint().unwrap();
+    let mut listing = tube.tasks(State::Ready);
+    assert_eq!(listing.next().unwrap().unwrap().id, ids[0]);
+    let mut found = queue.find_many(ids.clone());
+    assert_eq!(found.next().unwrap().unwrap().id, ids[0]);
+    let filter = Filter::new().state(State::Ready);
+    let page = tube.search(&filter, None, 10).unwrap();
+    for id in &ids[..1900] {
+        tube.delete(*id).unwrap();
+    }
+    queue.checkpoint().unwrap();
+    let full = std::fs::metadata(path.join("base.redb")).unwrap().len();
+    queue.compact().unwrap();
+    let rest = std::fs::metadata(path.join("base.redb")).unwrap().len();
+    assert!(rest < full / 4, "{full} {rest}");
+    let left: Vec<_> = ids[1900..].to_vec();
+    let of_the_rest = |id: &TaskId| left.contains(id);
+    let listed: Vec<_> = listing.map(|task| task.unwrap().id).filter(of_the_rest).collect();
+    assert_eq!(listed, left);
+    let found: Vec<_> = found.map(|task| task.unwrap().id).filter(of_the_rest).collect();
+    assert_eq!(found, left);
+    let page = tube.search(&filter, page.next.as_ref(), 1000).unwrap();
+    assert_eq!(page.tasks.iter().map(|task| task.id).collect::<Vec<_>>(), left);
 }
 
 #[test]

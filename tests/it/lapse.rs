@@ -109,17 +109,18 @@ fn what_is_reported_in_the_grace_is_kept_and_leaves_the_stall() {
 
 #[test]
 fn a_renew_or_a_long_touch_ends_the_stall_and_the_next_lapse_has_a_grace_again() {
-    type Renewal = fn(&Task);
-    let renewals: [(Renewal, u64); 3] = [
+    type Renewal = fn(&mut Task);
+    let renewals: [(Renewal, u64); 4] = [
         (|task| task.renew().unwrap(), 10),
         (|task| task.renew_for(secs(3)).unwrap(), 3),
         (|task| task.touch(secs(9)).unwrap(), 7), // from the end of the ttr on
+        (|task| task.with_payload(b"later").renew().unwrap(), 10),
     ];
     for (renew, left) in renewals {
         let (_, tube, clock) = graced();
-        let task = one(&tube);
+        let mut task = one(&tube);
         clock.advance(secs(12));
-        renew(&task);
+        renew(&mut task);
         let info = tube.peek(task.id()).unwrap();
         assert_eq!((info.is_stalled(), info.lease_left), (false, Some(secs(left))));
         assert_eq!(task.time_left().unwrap(), Some(secs(left)));

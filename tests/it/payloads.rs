@@ -2,6 +2,7 @@
 //! finds a mixture.
 
 use crate::{close_sound, home, is_gone, kind, ok, secs, still};
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tubewell::{
     Advance, BoxError, Cause, Conflict, Durability, ErrorKind, EventOptions, Queue, Release,
@@ -322,6 +323,31 @@ fn a_verb_with_a_payload_is_as_durable_as_a_put() {
                 drop(task);
                 relaxed.delete(id).unwrap();
             }
+        }
+    }
+}
+
+/// A result is as durable as a put, a line of a log as a take.
+#[test]
+fn a_result_is_synced_and_a_line_of_the_log_is_not() {
+    let (_home, path) = home();
+    let queue = still().0.open(&path).unwrap();
+    let tube = queue.create_tube("t", keeping()).unwrap();
+    let relaxed = tube.durability(Durability::Relaxed);
+    let syncs = |verb: &dyn Fn()| {
+        let before = queue.space().unwrap().syncs;
+        verb();
+        queue.space().unwrap().syncs - before
+    };
+    // The first result and the first line enter a feature.
+    for round in 0..2 {
+        for (tube, wanted) in [(&tube, 1), (&relaxed, 0)] {
+            let ids = relaxed.put_many([[b'x']; 2]).unwrap();
+            let logged = syncs(&|| tube.log(ids[0], "a line").unwrap());
+            let task = RefCell::new(Some(tube.claim(ids[0]).unwrap()));
+            let acked = syncs(&|| task.take().unwrap().ack_with(b"r").unwrap());
+            let completed = syncs(&|| assert!(tube.complete_by_id_with(ids[1], b"r").unwrap()));
+            assert!(round == 0 || (logged, acked, completed) == (0, wanted, wanted));
         }
     }
 }

@@ -44,6 +44,9 @@ fn what_the_put_does_not_give_is_kept() {
         (&before.kind, &before.book, &before.details)
     );
 
+    tube.take().unwrap().retry("its own back-off").unwrap();
+    assert_eq!(tube.peek(id).unwrap().delay_left, Some(secs(1)));
+
     let given = again(&tube, b"third").priority(1).group("h").ttl(secs(20)).ttr(secs(8));
     let given = given.kind("fax").book("c").detail("cc", "eve").delay(secs(5)).max_attempts(4);
     assert_eq!(given.put().unwrap(), id);

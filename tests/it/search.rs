@@ -175,6 +175,24 @@ fn the_order_is_that_of_the_index() {
     assert_eq!(of(Filter::new().failure_group("g")), [ids[0], ids[3]]);
 }
 
+/// Regression: the page said that the order is that of the priorities.
+#[test]
+fn without_an_index_what_was_put_ready_and_without_a_group_is_read_first() {
+    let (tube, _) = lone();
+    let grouped = [3, 1].map(|at| tube.task(b"x").group("g").priority(at).put().unwrap());
+    let delayed = tube.task(b"x").delay(secs(9)).priority(0).put().unwrap();
+    let plain = [7, 5, 6].map(|at| tube.task(b"x").priority(at).put().unwrap());
+    let of = |filter| found(&tube, &filter, 2);
+    let all = [plain[1], plain[2], plain[0], delayed, grouped[1], grouped[0]];
+    assert_eq!(of(Filter::new()), all);
+    tube.update(plain[0]).priority(-9).apply().unwrap();
+    tube.claim(plain[1]).unwrap().release().unwrap();
+    let all = [plain[2], delayed, grouped[1], grouped[0], plain[1], plain[0]];
+    assert_eq!(of(Filter::new()), all);
+    let ready = [plain[2], plain[0], plain[1], grouped[1], grouped[0]];
+    assert_eq!(of(Filter::new().state(State::Ready)), ready);
+}
+
 #[test]
 fn a_page_looks_at_a_bounded_number_of_rows() {
     let (tube, _) = lone();
@@ -264,6 +282,33 @@ fn the_ends_of_a_time_are_found_without_a_look_at_the_others() {
     assert_eq!((found, page.next.is_none()), (vec![ids[3000], ended], true));
     let none = tube.search(&Filter::new().ended_before(since - secs(2)), None, 100).unwrap();
     assert!(none.tasks.is_empty() && none.next.is_none());
+}
+
+/// A page looks at 4096 tasks at most: without the index each would find none.
+#[test]
+fn what_has_an_index_is_found_without_a_look_at_the_others() {
+    let queue = still().0.in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let ada = queue.consumer("ada").unwrap();
+    let of_others = |number: u32| tube.task(b"x").key(&format!("other/{number}")).put().unwrap();
+    let others: Vec<_> = (0..5000).map(of_others).collect();
+    tube.take_many(5000).unwrap().into_iter().for_each(|task| _ = task.detach());
+    others.iter().for_each(|id| assert!(tube.fail_by_id(*id, "post", "no").unwrap()));
+    (0..5000).for_each(|number| drop(tube.task(b"y").key(&format!("more/{number}")).put()));
+    let last = tube.task(b"z").key("own/1").priority(-1).put().unwrap();
+    let of = |filter: Filter| -> (Vec<TaskId>, bool) {
+        let page = tube.search(&filter, None, 10).unwrap();
+        (page.tasks.iter().map(|task| task.id).collect(), page.next.is_none())
+    };
+    let only = (vec![last], true);
+    assert_eq!(of(Filter::new().key("own/1")), only);
+    assert_eq!(of(Filter::new().key_prefix("own/")), only);
+    tube.tag(last, ["red"]).unwrap();
+    assert_eq!(of(Filter::new().tag("red")), only);
+    tube.by(&ada).take().unwrap().detach();
+    assert_eq!(of(Filter::new().owner("ada")), only);
+    assert!(tube.fail_by_id(last, "smtp", "no").unwrap());
+    assert_eq!(of(Filter::new().failure_group("smtp")), only);
 }
 
 #[test]

@@ -81,6 +81,25 @@ fn unusual_options() -> TubeOptions {
 }
 
 #[test]
+fn the_settings_of_a_queue_are_listed_with_their_defaults() {
+    let queue = still().0.in_memory().unwrap();
+    let mib = |many: i64| SettingValue::from(many << 20);
+    let defaults = [
+        ("consumer_keep", secs(0).into()),
+        ("durability", Durability::Durable.into()),
+        ("durable_bytes_max", SettingValue::Nothing),
+        ("flush_interval", Duration::from_millis(50).into()),
+        ("payload_bytes_max", mib(16)),
+        ("session_grace", secs(0).into()),
+        ("temporary_bytes_max", mib(256)),
+    ];
+    let settings = queue.settings().unwrap();
+    let listed: Vec<_> = settings.iter().map(|it| (&it.name[..], it.default.clone())).collect();
+    assert_eq!(listed, defaults);
+    assert!(settings.iter().all(|it| it.value == it.default && it.stored.is_none()));
+}
+
+#[test]
 fn every_option_is_set_shown_and_unset_again() {
     let (_home, path) = home();
     let queue = open(&path);

@@ -80,6 +80,18 @@ fn a_task_counts_in_the_states_that_its_tube_says() {
 }
 
 #[test]
+fn a_task_that_waits_for_others_counts_as_a_delayed_one() {
+    for (delayed, in_queue) in [(true, true), (true, false), (false, true), (false, false)] {
+        let (_, a, other) = two(Unique::new().delayed(delayed));
+        let tube = if in_queue { a } else { lone_with(with(Unique::new().delayed(delayed))).0 };
+        let parent = tube.put(b"parent").unwrap();
+        let child = tube.task(b"child").key("k").after([parent]).put().unwrap();
+        assert_eq!(state(&tube, child), State::Blocked);
+        assert_eq!((is_taken(&tube), is_taken(&other)), (delayed, delayed && in_queue));
+    }
+}
+
+#[test]
 fn no_choice_brings_a_second_task_of_a_key_in() {
     let unique = Unique::new().buried(false).delayed(false);
     for in_queue in [false, true] {
