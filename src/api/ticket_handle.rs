@@ -4,7 +4,7 @@ use crate::api::queue_inner::QueueInner;
 use crate::engine::context::damaged;
 use crate::engine::settle::{self, Adding, Settle};
 use crate::engine::tube_cache::{TubeEntry, TubeRef};
-use crate::engine::{description, lapse, tags};
+use crate::engine::{description, lease_time, tags};
 use crate::format::row::{TakenRow, TaskRow};
 use crate::runtime::commit::EngineState;
 use crate::words::clock::{NEVER, Now};
@@ -227,10 +227,10 @@ impl TicketHandle {
 fn left_of(tube: &TubeEntry, taken: &TakenRow, now: Now) -> Result<Option<Duration>> {
     let left = |end: u64, now: u64| if end == NEVER { NEVER } else { end.saturating_sub(now) };
     let life = left(taken.progress.expires, now.queue);
-    if life == 0 || left(lapse::end_of(tube, taken), now.lease) == 0 {
+    if life == 0 || left(lease_time::end_of(tube, taken), now.lease) == 0 {
         return Err(Error::new(ErrorKind::LeaseLost));
     }
-    match left(lapse::end_of_ttr(taken), now.lease).min(life) {
+    match left(lease_time::end_of_ttr(taken), now.lease).min(life) {
         NEVER => Ok(None),
         left => Ok(Some(Duration::from_micros(left))),
     }

@@ -3,21 +3,18 @@
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::effects::NextDue;
-use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::stored::TaskState;
 use crate::engine::tube_cache::{KnownTubes, TubeEntry};
-use crate::engine::{fire, gates, lines, schedules, settle, slots, statistics, sweep, tubes};
-use crate::engine::{history, lapse, lookup, query, retention, transition};
-use crate::format::key::{self, Order, Rank, Run, Work};
-use crate::format::row::TakenRow;
+use crate::engine::{fire, gates, lines, schedules, slots, statistics, sweep, tubes};
+use crate::engine::{lapse, lookup, query, retention, transition};
+use crate::format::key::{self, Run, Work};
 use crate::format::{Deadline, Met, Range, Scan, Tag, Value, View};
 use crate::words::clock::{NEVER, Now};
 use crate::words::error::Result;
-use crate::words::lapse::{Lapse, ReturnTo};
 use crate::words::limits::{BATCH_TASKS_MAX, SWEEP_TASKS};
 use crate::words::numbers::Numbers;
 use crate::words::task::{Cause, TaskId};
 use std::cell::Cell;
-use std::time::Duration;
 
 /// Does the due work of one tube, at most one sweep.
 pub(crate) struct WorkOff {
@@ -246,47 +243,9 @@ fn fall_due(
             }
         }
         (Deadline::Ttr, TaskState::Taken(taken)) => {
-            lapse(ctx, &task, taken)?;
+            lapse::apply(ctx, &task, taken)?;
         }
         _ => return Ok(false),
     }
     Ok(true)
-}
-
-/// The ttr of a lease, or its grace, is over. The tube says whether the task is stalled first,
-/// where it returns to, and whether the attempt counts.
-fn lapse(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result<()> {
-    let terms = task.tube.row.options.lapse;
-    // The holder of a voided lease has lost it already.
-    if terms == Lapse::new() || settle::is_voided(task.tube, &taken) {
-        return settle::give_back(ctx, task, taken, Cause::Ttr);
-    }
-    if let Some(stalled) = lapse::stalled(task.tube, &taken) {
-        let (from, to) = (TaskState::Taken(taken), TaskState::Taken(stalled));
-        transition::move_task(ctx, task, &from, &to, Cause::Stall)?;
-        ctx.effects().count_stalled(task.tube.number, 1);
-        return Ok(());
-    }
-    let wait = match terms.to {
-        ReturnTo::After(delay) => delay,
-        ReturnTo::Place | ReturnTo::Front | ReturnTo::Back => Duration::ZERO,
-    };
-    let mut progress = taken.progress.clone();
-    let mut to = if terms.charged {
-        settle::failed(ctx, task.tube, progress, wait)
-    } else {
-        progress.attempts = progress.attempts.saturating_sub(1);
-        settle::later(ctx, task.tube, progress, wait)
-    };
-    let order = match (terms.to, &to) {
-        (ReturnTo::Front, TaskState::Ready(_)) => Order::front(ctx.id()),
-        (ReturnTo::Back, TaskState::Ready(_)) => Order::back(ctx.id()),
-        _ => task.place.order,
-    };
-    let place = Rank { order, ..task.place };
-    let from = TaskState::Taken(taken);
-    let noted = history::note(ctx, task, (&from, &mut to), Cause::Ttr)?;
-    transition::move_to_rank(ctx, task, (&from, &to), place, Cause::Ttr)?;
-    noted.write(ctx);
-    Ok(())
 }

@@ -2,7 +2,7 @@
 //! another one since. Every verb of a lease asks here for its tube.
 
 use crate::engine::context::OpContext;
-use crate::engine::lapse;
+use crate::engine::lease_time;
 use crate::engine::query;
 use crate::engine::tube_cache::{TubeEntry, TubeRef};
 use crate::format::View;
@@ -63,7 +63,7 @@ pub(crate) fn merged_into(
     let row = view.get(&key::taken(other.run(), ticket.id))?;
     let is_held = row.as_deref().and_then(TakenRow::decode).is_some_and(|(_, (taken, _))| {
         taken.token == ticket.token
-            && lapse::end_of(&other, &taken) > now.lease
+            && lease_time::end_of(&other, &taken) > now.lease
             && taken.progress.expires > now.queue
     });
     match (is_held, tube) {

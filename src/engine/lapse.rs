@@ -1,66 +1,49 @@
-//! The time of a lease: its ttr and the grace after it. A lease whose ttr has passed and that is in
-//! its grace is *stalled*. It has one deadline, the end of its grace, where it had the end of its
-//! ttr.
+//! What becomes of a task whose lease lapses: its ttr is over, or the grace after it. The tube says
+//! whether the task is stalled first, where it returns to, and whether the attempt counts.
 
 use crate::engine::context::OpContext;
-use crate::engine::tube_cache::TubeEntry;
+use crate::engine::stored::{TaskRef, TaskState};
+use crate::engine::{history, lease_time, settle, transition};
+use crate::format::key::{Order, Rank};
 use crate::format::row::TakenRow;
-use crate::words::clock::micros;
-use crate::words::verb::Extend;
+use crate::words::error::Result;
+use crate::words::lapse::{Lapse, ReturnTo};
+use crate::words::task::Cause;
+use std::time::Duration;
 
-/// The lease in its grace, which begins at its deadline; `None` if it has no grace, or is in it
-/// already.
-pub(crate) fn stalled(tube: &TubeEntry, taken: &TakenRow) -> Option<TakenRow> {
-    let grace = micros(tube.row.options.lapse.grace);
-    if taken.is_stalled() || grace == 0 {
-        return None;
+/// The deadline of a lease has passed.
+pub(crate) fn apply(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow) -> Result<()> {
+    let terms = task.tube.row.options.lapse;
+    // The holder of a voided lease has lost it already.
+    if terms == Lapse::new() || settle::is_voided(task.tube, &taken) {
+        return settle::give_back(ctx, task, taken, Cause::Ttr);
     }
-    let deadline = taken.deadline.saturating_add(grace);
-    let mut stalled = TakenRow { deadline, ..taken.clone() };
-    // Without room it would stall again at the end of each grace.
-    stalled.progress.stall(taken.deadline).then_some(stalled)
-}
-
-/// Lease time at which a lease is lost: the end of its grace, also if nothing has noticed yet that
-/// its ttr has passed.
-pub(crate) fn end_of(tube: &TubeEntry, taken: &TakenRow) -> u64 {
-    let left = stalled(tube, taken);
-    left.as_ref().unwrap_or(taken).deadline
-}
-
-/// Lease time at which the ttr ends.
-pub(crate) fn end_of_ttr(taken: &TakenRow) -> u64 {
-    taken.progress.lapsed().min(taken.deadline)
-}
-
-/// Extends a lease. A stall ends if the ttr ends in the future again, and is counted no more;
-/// otherwise its grace moves with it.
-pub(crate) fn extend(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: &mut TakenRow, how: Extend) {
-    let (was_stalled, now) = (taken.is_stalled(), ctx.now.lease);
-    move_end(taken, how, now);
-    if was_stalled && !taken.is_stalled() {
-        ctx.effects().count_stalled(tube.number, -1);
+    if let Some(stalled) = lease_time::stalled(task.tube, &taken) {
+        let (from, to) = (TaskState::Taken(taken), TaskState::Taken(stalled));
+        transition::move_task(ctx, task, &from, &to, Cause::Stall)?;
+        ctx.effects().count_stalled(task.tube.number, 1);
+        return Ok(());
     }
-}
-
-fn move_end(taken: &mut TakenRow, how: Extend, now: u64) {
-    let end = match how {
-        Extend::Add(by) => {
-            let by = micros(by);
-            taken.progress.ttr = taken.progress.ttr.saturating_add(by);
-            taken.progress.lengthen_life(by);
-            let end = end_of_ttr(taken).saturating_add(by);
-            if taken.is_stalled() && end <= now {
-                taken.deadline = taken.deadline.saturating_add(by);
-                // It has a field of this length already.
-                let _fits = taken.progress.stall(end);
-                return;
-            }
-            end
-        }
-        Extend::Renew => now.saturating_add(taken.progress.ttr),
-        Extend::RenewFor(length) => now.saturating_add(micros(length)),
+    let wait = match terms.to {
+        ReturnTo::After(delay) => delay,
+        ReturnTo::Place | ReturnTo::Front | ReturnTo::Back => Duration::ZERO,
     };
-    taken.deadline = end;
-    taken.progress.end_stall();
+    let mut progress = taken.progress.clone();
+    let mut to = if terms.charged {
+        settle::failed(ctx, task.tube, progress, wait)
+    } else {
+        progress.attempts = progress.attempts.saturating_sub(1);
+        settle::later(ctx, task.tube, progress, wait)
+    };
+    let order = match (terms.to, &to) {
+        (ReturnTo::Front, TaskState::Ready(_)) => Order::front(ctx.id()),
+        (ReturnTo::Back, TaskState::Ready(_)) => Order::back(ctx.id()),
+        _ => task.place.order,
+    };
+    let place = Rank { order, ..task.place };
+    let from = TaskState::Taken(taken);
+    let noted = history::note(ctx, task, (&from, &mut to), Cause::Ttr)?;
+    transition::move_to_rank(ctx, task, (&from, &to), place, Cause::Ttr)?;
+    noted.write(ctx);
+    Ok(())
 }

@@ -6,7 +6,7 @@ use crate::engine::failures::{self, stored_group, stored_text};
 use crate::engine::stored::{self, StoredTask, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{
-    finish, gates, held_in, history, lapse, query, retention, retry, transition, trash,
+    finish, gates, held_in, history, lease_time, query, retention, retry, transition, trash,
 };
 use crate::format::key::{self, Order, Rank};
 use crate::format::row::{BuriedRow, DelayedRow, TakenRow, TaskProgress};
@@ -413,7 +413,7 @@ fn keep(
         Verdict::Touch(Extend::Add(by)) if by.is_zero() => return Ok(()),
         Verdict::Touch(how) => {
             let mut to = taken.clone();
-            lapse::extend(ctx, task.tube, &mut to, *how);
+            lease_time::extend(ctx, task.tube, &mut to, *how);
             (TaskState::Taken(to), Cause::Touch, task.place)
         }
         // Not charged.

@@ -4,7 +4,7 @@
 use crate::engine::context::{Op, OpContext};
 use crate::engine::stored::{self, TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
-use crate::engine::{keys, lapse, lookup, query, retry, transition};
+use crate::engine::{keys, lease_time, lookup, query, retry, transition};
 use crate::format::row::{BlockedRow, DelayedRow, TakenRow, TaskProgress};
 use crate::words::backoff::RetryTerms;
 use crate::words::clock::{NEVER, micros};
@@ -164,7 +164,7 @@ fn changed(
             let is_renewed = changes.ttr.is_some() && !is_suspended(ctx, row)?;
             let mut row = TakenRow { progress, ..row.clone() };
             if is_renewed {
-                lapse::extend(ctx, tube, &mut row, Extend::Renew);
+                lease_time::extend(ctx, tube, &mut row, Extend::Renew);
             }
             Ok(TaskState::Taken(row))
         }
