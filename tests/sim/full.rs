@@ -6,6 +6,7 @@
 //! A full temporary tube once refused `take`, `delete` and even `close`, and a put inside a
 //! transaction went past the checks of a full disk.
 
+mod in_a_transaction;
 mod of_a_task;
 mod of_the_queue;
 mod put_and_take;
@@ -108,6 +109,24 @@ fn every_method_that_can_fail_is_a_verb_here() {
     let files = files.map(|name| format!("sim/full/{name}.rs"));
     let missing = methods::uncalled(&files.each_ref().map(String::as_str));
     assert_eq!(missing, OTHERS.map(str::to_owned).into());
+}
+
+/// The verdicts that settle a task are methods of several types, by a macro.
+#[test]
+fn every_verdict_is_a_verb_here_of_a_task_and_in_a_transaction() {
+    let read = |path: &str| {
+        std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    };
+    let verdicts = read("src/api/verdicts.rs");
+    let settling = verdicts.split("\n    keeps {").next().unwrap().lines();
+    let settling = settling.filter(|line| line.contains("=> Verdict"));
+    let names: Vec<_> = settling.map(|line| line.trim().split('(').next().unwrap()).collect();
+    assert!(names.len() > 10, "{names:?}");
+    for (file, receiver) in [("of_a_task", ""), ("in_a_transaction", "tx")] {
+        let here = read(&format!("tests/sim/full/{file}.rs"));
+        let missing = names.iter().find(|name| !here.contains(&format!("{receiver}.{name}(")));
+        assert_eq!(missing, None, "{file}");
+    }
 }
 
 #[test]

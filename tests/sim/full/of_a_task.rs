@@ -65,6 +65,7 @@ pub fn of_a_task() -> Vec<Verb> {
             s.held().release_with(Release::new().delay(WAVE_AT)).map(nothing)
         }),
         ("retry", May::Disk, |s| s.held().retry(long()).map(nothing)),
+        ("retry after a wait", May::Disk, |s| s.held().retry_after(long(), WAVE_AT).map(nothing)),
         ("retry in a group", May::Disk, |s| {
             s.held().retry_with(Retry::new(long()).group("g")).map(nothing)
         }),

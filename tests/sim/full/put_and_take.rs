@@ -1,17 +1,9 @@
 //! The verbs that put tasks, and those that take them.
 
-use super::stage::{Change, Stage, WAVE_AT, added, gone, nothing, payload};
+use super::stage::{Change, Stage, WAVE_AT, added, gone, nothing, payload, refused_inside};
 use super::verbs::{May, Verb};
 use std::time::Duration;
-use tubewell::{Conflict, ErrorKind, Orphaned, Result, State, Stop, Task, TaskId};
-
-/// The refusal of a verb inside of a transaction.
-fn refused_inside(done: Result<TaskId>) -> Result<TaskId> {
-    done.map_err(|error| match error.kind() {
-        ErrorKind::Rejected => *error.into_source().unwrap().downcast().unwrap(),
-        _ => error,
-    })
-}
+use tubewell::{Conflict, Orphaned, State, Stop, Task};
 
 pub fn put_and_take() -> Vec<Verb> {
     vec![

@@ -56,6 +56,14 @@ pub fn added(id: TaskId) -> Change {
     Change { added: vec![id], ..Change::default() }
 }
 
+/// The refusal of a verb inside of a transaction.
+pub fn refused_inside<T>(done: Result<T>) -> Result<T> {
+    done.map_err(|error| match error.kind() {
+        ErrorKind::Rejected => *error.into_source().unwrap().downcast().unwrap(),
+        _ => error,
+    })
+}
+
 pub fn nothing<T>(_: T) -> Change {
     Change::default()
 }

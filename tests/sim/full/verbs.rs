@@ -1,5 +1,6 @@
 //! What a verb may answer, and the list of all of them.
 
+use super::in_a_transaction::in_a_transaction;
 use super::of_a_task::of_a_task;
 use super::of_the_queue::of_the_queue;
 use super::put_and_take::put_and_take;
@@ -30,6 +31,6 @@ pub fn long() -> String {
 }
 
 pub fn verbs() -> Vec<Verb> {
-    let parts = [put_and_take(), of_a_task(), of_the_queue(), reads()];
+    let parts = [put_and_take(), of_a_task(), in_a_transaction(), of_the_queue(), reads()];
     parts.into_iter().flatten().collect()
 }
