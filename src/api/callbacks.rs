@@ -28,7 +28,7 @@ pub(crate) struct Callbacks {
 }
 
 impl Callbacks {
-    /// Adds a callback behind all others, for the events that this filter passes.
+    /// Adds a callback after all others, for the events that this filter passes.
     fn add(
         self: &Arc<Self>,
         core: &Arc<Shared>,

@@ -142,7 +142,7 @@ impl Scope {
         self.queue.tubes_of(names.into_iter().map(|name| self.name(name.as_ref())))
     }
 
-    /// As [`Queue::tubes_with_prefix`]: those whose names go on with this one behind the scope's
+    /// As [`Queue::tubes_with_prefix`]: those whose names go on with this one after the scope's
     /// prefix; with an empty one all of its tubes.
     ///
     /// # Errors

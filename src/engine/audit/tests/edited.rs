@@ -311,7 +311,7 @@ fn a_sweep_reads_no_piece() {
     assert!(reads(1 << 20) <= small + 30, "{} and {small}", reads(1 << 20));
 }
 
-/// No turn of a put holds more than its few pieces, and a crash behind any of them is rolled back.
+/// No turn of a put holds more than its few pieces, and a crash after any of them is rolled back.
 #[test]
 fn a_put_in_turns_holds_a_few_pieces_and_is_rolled_back() {
     let payload = vec![7; 1 << 20];
