@@ -93,6 +93,11 @@ impl GraceTimers {
         self.refused.lock()
     }
 
+    /// The same if there is any, and if no other thread is at it.
+    pub(crate) fn try_refused(&self) -> Option<MutexGuard<'_, Refused>> {
+        self.has_refused.load(Ordering::Relaxed).then(|| self.refused.try_lock()).flatten()
+    }
+
     pub(crate) fn note_refused(&self, refused: &Refused) {
         self.has_refused.store(!refused.is_empty(), Ordering::Relaxed);
         self.change(|_| ());

@@ -10,7 +10,7 @@ use crate::engine::repair::Repair;
 use crate::engine::settle::{self, Settle};
 use crate::engine::staging::RollBack;
 use crate::runtime::commit::EngineState;
-use crate::runtime::grace_timers::{Grace, Leaving};
+use crate::runtime::grace_timers::{Grace, Leaving, Refused};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::pipeline::submit;
 use crate::runtime::session_leases::{SessionLeases, TubeLease};
@@ -18,6 +18,7 @@ use crate::runtime::shared::Shared;
 use crate::words::clock::{Now, micros};
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{AGAIN, SWEEP_TASKS, SWEEP_TASKS_FULL};
+use crate::words::sync::MutexGuard;
 use crate::words::task::TaskId;
 use crate::words::verb::Verdict;
 
@@ -33,14 +34,20 @@ pub(crate) fn leave(parts: &Shared, consumer: u32, how: Leaving) -> Result<Mark>
     let noted = left.map(|(ended, mark)| (note_end(parts, (consumer, how), ended), mark));
     parts.grace_timers.note_refused(&refused);
     drop(refused);
-    let (over, mark) = noted.inspect_err(|_| parts.timer.wake())?;
-    over.map_or(Ok(()), |over| end_session(parts, over, None)).map(|()| mark)
+    let ended = noted.and_then(|(over, mark)| {
+        over.map_or(Ok(()), |over| end_session(parts, over, None)).map(|()| mark)
+    });
+    ended.inspect_err(|_| parts.timer.wake())
 }
 
-/// Ends the sessions whose end was refused before. Returns the first refusal of those that stay.
+/// Ends the sessions whose end was refused before. Returns a refusal of one that stays, of a
+/// damaged one only if there is no other.
 pub(crate) fn leave_again(parts: &Shared) -> Result<()> {
-    let mut refused = parts.grace_timers.refused();
-    let mut failed = Ok(());
+    leave_all(parts, parts.grace_timers.refused())
+}
+
+fn leave_all(parts: &Shared, mut refused: MutexGuard<'_, Refused>) -> Result<()> {
+    let mut failed: Result<()> = Ok(());
     refused.retain(|leaving| match write_end(parts, *leaving) {
         Ok((ended, _)) => {
             // If it has no grace, it is over now.
@@ -48,7 +55,7 @@ pub(crate) fn leave_again(parts: &Shared) -> Result<()> {
             false
         }
         Err(error) => {
-            if failed.is_ok() {
+            if failed.as_ref().map_or_else(|other| other.kind() == ErrorKind::Damaged, |()| true) {
                 failed = Err(error);
             }
             true
@@ -102,8 +109,9 @@ pub(crate) fn return_before_op(parts: &Shared, returns: impl FnOnce() -> Result<
     if timers.is_put_off(now) && parts.state.lock().store.is_full() {
         return Ok(());
     }
-    // The end of a session that is refused again is none of the op's.
-    let left = leave_again(parts);
+    // The end of a session that is refused again is none of the op's. While another thread tries,
+    // this one does not wait for it.
+    let left = timers.try_refused().map_or(Ok(()), |refused| leave_all(parts, refused));
     let returned = returns();
     let is_full =
         |done: &Result<()>| done.as_ref().is_err_and(|error| error.kind() == ErrorKind::DiskFull);

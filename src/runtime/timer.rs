@@ -141,6 +141,10 @@ fn work_off_round(parts: &Shared) -> Result<Round> {
     note(submit_own(parts, &FollowOptions { tube: None }).map(|left| left == Some(true)));
     parts.state.pass_on();
     note(merge_some(parts));
+    if parts.grace_timers.next() <= parts.lease_now() && parts.state.lock().store.is_full() {
+        // What is to return adds no task, so no step of it finds out that there is room again.
+        look_for_room_if_free(parts)?;
+    }
     // Before the due work, as in a verb: both may concern the same lease.
     for grace in parts.grace_timers.expired(parts.lease_now()) {
         parts.state.pass_on();

@@ -590,17 +590,17 @@ fn r3_a_crash_or_a_lost_sync_at_every_call_on_a_full_disk_loses_nothing() {
     assert!(!are_all() || struck > 2 * CRASHES, "{struck}");
 }
 
-/// Regression: a session ends on a full disk whose takes have reached their margin, and the return
-/// of its task, which buries it, is refused. Each call in a tube, also an ack in another one, was
-/// refused with it, so nothing made space.
-#[test]
-fn r3_a_session_whose_tasks_cannot_return_stops_no_ack() {
-    let disk = SimDisk::new(1);
-    let (queue, _) = open(&disk, Durability::Durable);
+/// A full disk whose takes have reached their margin, with a session whose task the disk does not
+/// let return, as its return buries it.
+fn with_a_session_that_cannot_end(
+    end: impl FnOnce(&SimDisk, &ManualClock, Queue, Tube, Vec<Task>),
+) {
+    let (disk, clock) = (SimDisk::new(1), ManualClock::new());
+    let (queue, _) = open_at(&disk, Durability::Durable, &clock);
     let tube = queue.create_tube("once", TubeOptions::default().max_attempts(1)).unwrap();
     let other = queue.tube("other").unwrap();
     other.put(b"x").unwrap();
-    let far = other.take().unwrap();
+    let mut held = vec![other.take().unwrap()];
     for _ in 0..80 {
         tube.put_many(vec![[6; 60]; 64]).unwrap();
     }
@@ -611,7 +611,6 @@ fn r3_a_session_whose_tasks_cannot_return_stops_no_ack() {
     while refused < 3 {
         refused += usize::from(tube.put(&[6; 300]).is_err());
     }
-    let mut held = Vec::new();
     let full = loop {
         match tube.try_take() {
             Ok(Some(task)) => held.push(task),
@@ -621,10 +620,32 @@ fn r3_a_session_whose_tasks_cannot_return_stops_no_ack() {
     };
     assert!(full, "the takes did not reach their margin; put more tasks");
     drop(session);
-    far.ack().unwrap();
-    held.into_iter().for_each(|task| task.ack().unwrap());
-    queue.tick().unwrap();
-    assert_eq!(tube.stats().unwrap().taken, 0, "there is room for its return now");
+    end(&disk, &clock, queue, tube, held);
+}
+
+/// Regression: each call in a tube, also an ack in another one, was refused with the return, so
+/// nothing made space.
+#[test]
+fn r3_a_session_whose_tasks_cannot_return_stops_no_ack() {
+    with_a_session_that_cannot_end(|_, _, queue, tube, held| {
+        held.into_iter().for_each(|task| task.ack().unwrap());
+        queue.tick().unwrap();
+        assert_eq!(tube.stats().unwrap().taken, 0, "there is room for its return now");
+    });
+}
+
+/// Regression: returns add no task, so the timer did not find out that there was room again, and
+/// takes were refused until the next put.
+#[test]
+fn r3_a_session_ends_when_another_program_makes_room() {
+    with_a_session_that_cannot_end(|disk, clock, queue, tube, held| {
+        assert_eq!(tube.stats().unwrap().taken, held.len() as u64, "with that of the session");
+        disk.set_quota(disk.blocks() + 10_000);
+        clock.advance(Duration::from_secs(2));
+        queue.tick().unwrap();
+        assert_eq!(tube.stats().unwrap().taken, held.len() as u64 - 1);
+        tube.take().unwrap().ack().unwrap();
+    });
 }
 
 /// R3 for transactions: rows of the application use the space that there is, also if it is less
