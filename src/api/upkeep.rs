@@ -340,7 +340,9 @@ impl Queue {
             core.health.serves()?;
             core.health.runs()
         });
-        if self.inner.core.settings.by_hand {
+        // Inside a transaction a callback would run with its locks held.
+        let is_refused = ticked.as_ref().is_err_and(|it| it.kind() == ErrorKind::InTransaction);
+        if self.inner.core.settings.by_hand && !is_refused {
             self.inner.callbacks.call_all();
         }
         ticked

@@ -93,8 +93,8 @@ pub struct ScheduleInfo {
     /// text. It goes on where it was once it is [made again](crate::NewSchedule::make) or
     /// [changed](crate::Schedule::update) by one that can.
     pub is_refused: bool,
-    /// How many children it has made, with those of [`run_now`](crate::Schedule::run_now). The next
-    /// one has the key `<name>-<children + 1>`.
+    /// How many children it has made, with those of [`run_now`](crate::Schedule::run_now), and how
+    /// many keys it has found taken instead. The next child has the key `<name>-<children + 1>`.
     pub children: u64,
     /// How many fires have made no child. Of a cron text, of those that are missed at once at most
     /// 200 are counted.

@@ -1,6 +1,6 @@
 //! The stream of changes, and callbacks on it.
 
-use crate::{close_sound, home, lone, ok, secs, still};
+use crate::{close_sound, home, kind, lone, ok, secs, still};
 use std::fs;
 use std::sync::mpsc;
 use std::thread;
@@ -389,6 +389,26 @@ fn a_callback_may_call_any_verb() {
     tube.take().unwrap().ack().unwrap();
     assert_eq!(&*next.take().unwrap(), b"follow-up");
     queue.close().unwrap();
+}
+
+/// Regression: it called them inside of the transaction, whose locks they found held.
+#[test]
+fn a_tick_inside_a_transaction_is_refused_and_calls_no_callback() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let (called, calls) = mpsc::channel();
+    let own = tube.clone();
+    tube.on_task_change(Some(move |_: &Event| drop(called.send(own.len())))).unwrap();
+    tube.put(b"a").unwrap();
+    queue
+        .transact(|_| {
+            assert_eq!(kind(queue.tick()), ErrorKind::InTransaction);
+            Ok::<_, tubewell::Error>(())
+        })
+        .unwrap();
+    assert!(calls.try_recv().is_err());
+    queue.tick().unwrap();
+    assert_eq!(calls.try_recv().unwrap().unwrap(), 1);
 }
 
 #[test]
