@@ -88,18 +88,14 @@ impl Listing {
     #[cold]
     fn again(&self, core: &Shared, listed: &TaskSummary) -> Result<Option<TaskInfo>> {
         let Some(number) = self.lanes.first().map(|lane| lane.number) else { return Ok(None) };
-        core.look_at(|state, now| {
-            let (view, tube) = (&state.store, state.tube(number)?);
-            let found = description::info(view, &tube, listed.id, now).and_then(|found| {
-                let payload = found.payload(view, &tube)?.read(view)?;
-                Ok(found.with(payload))
-            });
-            let found = match found {
-                Err(error) if error.is_not_found() => None,
-                found => sound(found)?,
-            };
-            Ok(found.filter(|found| found.state == listed.state))
-        })
+        let find = |view: &dyn View, tube: &TubeEntry, now| {
+            description::info(view, tube, listed.id, now).map(Some)
+        };
+        let found = match core.peek(number, find) {
+            Err(error) if error.is_not_found() => None,
+            found => sound(found)?.flatten(),
+        };
+        Ok(found.filter(|found| found.state == listed.state))
     }
 
     /// The next taken task of [`of_taken`](Self::of_taken).

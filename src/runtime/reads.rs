@@ -22,7 +22,7 @@ use crate::words::durability::Durability;
 use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::explain::Explanation;
 use crate::words::history::History;
-use crate::words::limits::{PAGE_BYTES, PAGE_TASKS, PIECES_OF_STEP, TUBES_OF_STEP};
+use crate::words::limits::{PAGE_BYTES, PAGE_TASKS, PIECES_OF_STEP, READS_MAX, TUBES_OF_STEP};
 use crate::words::sync::Ordering;
 use crate::words::task::{TaskId, TaskInfo, TaskSummary, Ticket};
 use crate::words::task_gates::TaskGates;
@@ -104,11 +104,14 @@ impl Shared {
             let tube = state.tube(number)?;
             find(&state.store, &tube, now)
         };
-        let Some((found, payload)) = self.look_at(look)? else { return Ok(None) };
-        if let Some(payload) = sound(self.read_payload(payload))? {
-            return Ok(Some((found, payload)));
+        for _ in 0..READS_MAX {
+            let Some((found, payload)) = self.look_at(look)? else { return Ok(None) };
+            if let Some(payload) = sound(self.read_payload(payload))? {
+                return Ok(Some((found, payload)));
+            }
         }
-        // The task may have gone after it was found. Under the lock that cannot happen.
+        // Each time its payload may have been replaced after it was found. Under the lock, where
+        // all calls wait for a long payload, that cannot happen.
         self.look_at(|state, now| {
             let Some((found, payload)) = look(state, now)? else { return Ok(None) };
             Ok(Some((found, payload.read(&state.store)?)))

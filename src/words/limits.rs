@@ -140,6 +140,8 @@ pub(crate) const LINKS_SHOWN: usize = 100;
 pub(crate) const SWEEP_TUBES: usize = 512;
 /// How often the pieces or edges of a put are written, if its key leads to another task each time.
 pub(crate) const KEY_TRIES_MAX: u32 = 8;
+/// How often a payload is read without the engine's lock, if it is replaced each time.
+pub(crate) const READS_MAX: u32 = 3;
 /// Pieces of a payload that one step writes: 512 KiB beside the payload that the caller holds.
 pub(crate) const PIECES_OF_STEP: usize = 8;
 /// Findings that one op of a repair mends, and counts that one commit corrects.
