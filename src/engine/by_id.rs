@@ -3,7 +3,7 @@
 
 use crate::engine::context::{Op, OpContext, damaged, sound};
 use crate::engine::dependents::Together;
-use crate::engine::settle::{kicked, set_aside};
+use crate::engine::settle::{buried_with_failure, kicked};
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::engine::{dependents, finish, history, keys, lookup, transition, trash};
@@ -140,7 +140,7 @@ impl Tool<'_> {
                     TaskState::Blocked(row) => TaskState::unblocked(row, ctx.now),
                     from => from.progress().clone(),
                 };
-                let mut to = set_aside(ctx, tube, progress, from.holder(), reason)?;
+                let mut to = buried_with_failure(ctx, tube, progress, from.holder(), reason)?;
                 let cause = trash::cause_of(&to);
                 let noted = history::note(ctx, task, (&from, &mut to), cause)?;
                 transition::move_task(ctx, task, &from, &to, cause)?;

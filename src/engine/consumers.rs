@@ -258,14 +258,14 @@ impl End {
                     return Ok(Some(LeasePlace { tube: number, task: id.get(), ..self.from }));
                 }
                 leases_left -= 1;
-                self.give_back(ctx, &tube, id, met)?;
+                self.return_lease(ctx, &tube, id, met)?;
             }
         }
         Ok(None)
     }
 
     /// Returns one lease, unless it is so damaged that it stays.
-    fn give_back(
+    fn return_lease(
         &self,
         ctx: &mut OpContext<'_>,
         tube: &TubeEntry,
@@ -280,7 +280,7 @@ impl End {
         let lease = stored::lease_or_repair(ctx, tube, id, row)?;
         let Some((stored, taken)) = lease else { return Ok(()) };
         let cause = settle::cause_of_end(self.charged);
-        sound(settle::give_back(ctx, &stored.task(tube)?, taken, cause))?;
+        sound(settle::return_task(ctx, &stored.task(tube)?, taken, cause))?;
         Ok(())
     }
 }

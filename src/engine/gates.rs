@@ -133,7 +133,7 @@ fn count_gated(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize) -> Resul
 /// Gives the take of a lease back to the rate of its tube, which a close returns.
 #[cold]
 #[inline(never)]
-pub(crate) fn give_back(ctx: &mut OpContext<'_>, number: u32) -> Result<()> {
+pub(crate) fn return_pace(ctx: &mut OpContext<'_>, number: u32) -> Result<()> {
     // The op may have given others back.
     let tube = query::tube(ctx, number)?;
     move_pace(ctx, &tube, -1)

@@ -16,7 +16,7 @@ pub(crate) fn apply(ctx: &mut OpContext<'_>, task: &TaskRef<'_>, taken: TakenRow
     let terms = task.tube.row.options.lapse;
     // The holder of a voided lease has lost it already.
     if terms == Lapse::new() || settle::is_voided(task.tube, &taken) {
-        return settle::give_back(ctx, task, taken, Cause::Ttr);
+        return settle::return_task(ctx, task, taken, Cause::Ttr);
     }
     if let Some(stalled) = lease_time::stalled(task.tube, &taken) {
         let (from, to) = (TaskState::Taken(taken), TaskState::Taken(stalled));

@@ -150,12 +150,14 @@ fn apply(ctx: &mut OpContext<'_>, finding: &Planned) -> Mended {
         Fix::Remains(number, id, keys) => tasks::bring_back(ctx, *number, *id, keys),
         Fix::Pieces(id, keys) => payloads::bring_back(ctx, (*id, finding.was_given), keys),
         Fix::RollBack(work) => payloads::roll_back(ctx, work),
-        Fix::Unkept(number, id) => tasks::set_aside(ctx, (*number, *id), tasks::PAYLOAD_NOT_KEPT),
+        Fix::Unkept(number, id) => {
+            tasks::bury_without_payload(ctx, (*number, *id), tasks::PAYLOAD_NOT_KEPT)
+        }
         Fix::Fresh(number, key) => tasks::unfresh(ctx, *number, key),
         Fix::Reports(number, id) => progress::count(ctx, *number, *id),
         Fix::Edges(number, id) => progress::edges(ctx, *number, *id),
         Fix::Tags(number, id, found) => progress::tags(ctx, (*number, *id), found),
-        Fix::Lease(number, id) => tasks::give_back(ctx, *number, *id),
+        Fix::Lease(number, id) => tasks::release(ctx, *number, *id),
         Fix::Payload(run, id, pieces, missing) => {
             let number = match finding.about {
                 About::Task(number, _) => Some(number),

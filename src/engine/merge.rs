@@ -369,7 +369,7 @@ impl MergeSome {
         if let TaskState::Taken(taken) = &state
             && let Some(cause) = void_by(ctx, from, taken)?
         {
-            return settle::give_back(ctx, &task, taken.clone(), cause).map(|()| false);
+            return settle::return_task(ctx, &task, taken.clone(), cause).map(|()| false);
         }
         let mut next = match &state {
             TaskState::Fresh(progress) => TaskState::Ready(progress.clone()),

@@ -82,7 +82,7 @@ impl Op for ReturnLeases {
         while let Some((id, (_, row))) = leases.next(ctx)? {
             if let Some((stored, taken)) = stored::lease_or_repair(ctx, &tube, id, Ok(row))? {
                 // If the task is so damaged that it cannot return, the other tasks still do.
-                sound(self.give_back(ctx, &stored.task(&tube)?, taken))?;
+                sound(self.return_lease(ctx, &stored.task(&tube)?, taken))?;
             }
         }
         Ok(leases.next)
@@ -90,7 +90,7 @@ impl Op for ReturnLeases {
 }
 
 impl ReturnLeases {
-    fn give_back(
+    fn return_lease(
         &self,
         ctx: &mut OpContext<'_>,
         task: &TaskRef<'_>,
@@ -111,6 +111,6 @@ impl ReturnLeases {
         // Lease time of an earlier process: how long the lease was held is not known.
         let since = if self.charged { NEVER } else { taken.since };
         let taken = TakenRow { since, ..taken };
-        settle::give_back(ctx, task, taken, settle::cause_of_end(self.charged))
+        settle::return_task(ctx, task, taken, settle::cause_of_end(self.charged))
     }
 }

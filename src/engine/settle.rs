@@ -61,7 +61,7 @@ pub(crate) fn is_voided(tube: &TubeEntry, taken: &TakenRow) -> bool {
 /// Returns a task to its rank. If the holder is lost or the ttr has passed, the attempt counts, and
 /// a task without attempts left is buried. A lease that a `release_all` has voided is returned
 /// uncharged, also before the sweep of that call reaches it.
-pub(crate) fn give_back(
+pub(crate) fn return_task(
     ctx: &mut OpContext<'_>,
     task: &TaskRef<'_>,
     taken: TakenRow,
@@ -72,7 +72,7 @@ pub(crate) fn give_back(
         cause => cause,
     };
     if cause == Cause::Close && task.tube.row.options.gates.is_some() {
-        gates::give_back(ctx, task.tube.number)?;
+        gates::return_pace(ctx, task.tube.number)?;
     }
     let mut progress = taken.progress.clone();
     let mut to = if matches!(cause, Cause::Lost | Cause::Ttr) {
@@ -127,7 +127,7 @@ pub(crate) fn buried(
 }
 
 /// Buried by a bury or a fail, of a task that this consumer held; a fail is its last failure.
-pub(crate) fn set_aside(
+pub(crate) fn buried_with_failure(
     ctx: &mut OpContext<'_>,
     tube: &TubeEntry,
     mut progress: TaskProgress,
@@ -409,7 +409,7 @@ fn keep(
     let (mut to, cause, place) = match verdict {
         Verdict::Ack => return finish::finish_taken(ctx, &task, taken, None),
         Verdict::Finish(result) => return finish::finish_taken(ctx, &task, taken, Some(result)),
-        Verdict::Lost => return give_back(ctx, &task, taken, Cause::Lost),
+        Verdict::Lost => return return_task(ctx, &task, taken, Cause::Lost),
         Verdict::Touch(Extend::Add(by)) if by.is_zero() => return Ok(()),
         Verdict::Touch(how) => {
             let mut to = taken.clone();
@@ -437,7 +437,8 @@ fn keep(
         }
         Verdict::Bury { reason, priority } => {
             let place = task.place_with(*priority);
-            let to = set_aside(ctx, task.tube, taken.progress.clone(), taken.holder, reason)?;
+            let to =
+                buried_with_failure(ctx, task.tube, taken.progress.clone(), taken.holder, reason)?;
             let cause = trash::cause_of(&to);
             (to, cause, place)
         }

@@ -264,7 +264,7 @@ fn release(ctx: &mut OpContext<'_>, run: Run, work: Option<WorkRow>) -> Result<O
         let Ok(task) = stored.task(&tube) else { continue };
         if settle::is_voided(&tube, &taken) {
             // If the task is damaged, none of its rows was written. The other tasks return.
-            sound(settle::give_back(ctx, &task, taken, Cause::Release))?;
+            sound(settle::return_task(ctx, &task, taken, Cause::Release))?;
         }
     }
     Ok(leases.next.map(|next| WorkRow { tube: tube.number, from: next.get(), ..work }))

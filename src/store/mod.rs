@@ -54,6 +54,7 @@ mod app_tables;
 mod open;
 mod check;
 mod space;
+mod compact;
 #[cfg(test)]
 mod tests;
 

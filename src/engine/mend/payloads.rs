@@ -96,5 +96,6 @@ pub(super) fn lose(
     if is_any {
         return done("the missing pieces are empty ones now, and the payload is lost");
     }
-    number.map_or(Ok(None), |number| tasks::set_aside(ctx, (number, id), PAYLOAD_DAMAGED))
+    number
+        .map_or(Ok(None), |number| tasks::bury_without_payload(ctx, (number, id), PAYLOAD_DAMAGED))
 }

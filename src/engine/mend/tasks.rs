@@ -348,16 +348,20 @@ pub(super) fn find(
 }
 
 /// Returns a task whose consumer does not exist.
-pub(super) fn give_back(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Mended {
+pub(super) fn release(ctx: &mut OpContext<'_>, number: u32, id: TaskId) -> Mended {
     let tube = &*ctx.tube(number)?;
     let Some((stored, TaskState::Taken(taken))) = find(ctx, tube, id)? else { return Ok(None) };
-    settle::give_back(ctx, &stored.task(tube)?, taken, Cause::Close)?;
+    settle::return_task(ctx, &stored.task(tube)?, taken, Cause::Close)?;
     done("the task was released")
 }
 
 /// Buries a task that waits and has no payload that can be read. It says why until a new one
 /// replaces that. A taken one keeps its holder, whose verdict ends it.
-pub(super) fn set_aside(ctx: &mut OpContext<'_>, (number, id): (u32, TaskId), why: &str) -> Mended {
+pub(super) fn bury_without_payload(
+    ctx: &mut OpContext<'_>,
+    (number, id): (u32, TaskId),
+    why: &str,
+) -> Mended {
     let tube = &*ctx.tube(number)?;
     let Some((stored, state)) = find(ctx, tube, id)? else { return Ok(None) };
     let progress = match &state {
