@@ -128,7 +128,7 @@ fn bury(ctx: &mut OpContext<'_>, tube: &TubeEntry, (tag, at): (Tag, Key)) -> Res
         (None, State::Ready | State::Buried) => return Ok(()),
     };
     let known = Known { id, home, place, group, state };
-    bury_one(ctx, tube, known, &fault)
+    bury_task(ctx, tube, known, &fault)
 }
 
 /// Writes the row of a state again that is sound but for where it says that the task was put, if
@@ -222,7 +222,7 @@ fn is_elsewhere(ctx: &OpContext<'_>, tube: &TubeEntry, id: TaskId) -> Result<boo
 /// pieces. If another row gives a state of the task, a fresh task was put at another rank, or the
 /// task is in another tube, the damage is in the key of the row, which is of another task that is
 /// not known: it stays as it is.
-fn bury_one(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Error) -> Result<()> {
+fn bury_task(ctx: &mut OpContext<'_>, tube: &TubeEntry, known: Known, fault: &Error) -> Result<()> {
     let Known { id, home, place, group, mut state } = known;
     let group = group.as_deref();
     edges::recover_unknown(ctx, tube.run(), id, state.progress_mut())?;

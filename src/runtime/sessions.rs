@@ -47,7 +47,7 @@ pub(crate) fn leave_again(parts: &Shared) -> Result<()> {
 }
 
 fn leave_all(parts: &Shared, mut refused: MutexGuard<'_, Refused>) -> Result<()> {
-    let mut failed: Result<()> = Ok(());
+    let mut failed: Option<Error> = None;
     refused.retain(|leaving| match write_end(parts, *leaving) {
         Ok((ended, _)) => {
             // If it has no grace, it is over now.
@@ -55,14 +55,14 @@ fn leave_all(parts: &Shared, mut refused: MutexGuard<'_, Refused>) -> Result<()>
             false
         }
         Err(error) => {
-            if failed.as_ref().map_or_else(|other| other.kind() == ErrorKind::Damaged, |()| true) {
-                failed = Err(error);
+            if failed.as_ref().is_none_or(|other| other.kind() == ErrorKind::Damaged) {
+                failed = Some(error);
             }
             true
         }
     });
     parts.grace_timers.note_refused(&refused);
-    failed
+    failed.map_or(Ok(()), Err)
 }
 
 fn write_end(parts: &Shared, (consumer, how): (u32, Leaving)) -> Result<(Option<Left>, Mark)> {

@@ -4,6 +4,7 @@
 use crate::{close_sound, home, is_gone, kind, ok, secs, still};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
 use tubewell::{
     Advance, BoxError, Cause, Conflict, Durability, ErrorKind, EventOptions, Queue, Release,
     Result, Retention, Retry, State, Task, Tube, TubeKind, TubeOptions,
@@ -303,13 +304,19 @@ fn a_transaction_replaces_with_all_the_rest_or_not() {
     rows(&queue);
 }
 
-/// A verb with a payload returns as a put does, also a heartbeat and a plain release.
-#[test]
-fn a_verb_with_a_payload_is_as_durable_as_a_put() {
-    let (_home, path) = home();
+/// A tube whose verbs are durable, and the same one with relaxed verbs.
+fn of_both_promises() -> (TempDir, Queue, [Tube; 2]) {
+    let (home, path) = home();
     let queue = still().0.open(&path).unwrap();
     let tube = queue.create_tube("t", keeping()).unwrap();
     let relaxed = tube.durability(Durability::Relaxed);
+    (home, queue, [tube, relaxed])
+}
+
+/// A verb with a payload returns as a put does, also a heartbeat and a plain release.
+#[test]
+fn a_verb_with_a_payload_is_as_durable_as_a_put() {
+    let (_home, queue, [tube, relaxed]) = of_both_promises();
     let syncs = || queue.space().unwrap().syncs;
     // The first replacement enters a feature.
     for round in 0..2 {
@@ -330,10 +337,7 @@ fn a_verb_with_a_payload_is_as_durable_as_a_put() {
 /// A result is as durable as a put, a line of a log as a take.
 #[test]
 fn a_result_is_synced_and_a_line_of_the_log_is_not() {
-    let (_home, path) = home();
-    let queue = still().0.open(&path).unwrap();
-    let tube = queue.create_tube("t", keeping()).unwrap();
-    let relaxed = tube.durability(Durability::Relaxed);
+    let (_home, queue, [tube, relaxed]) = of_both_promises();
     let syncs = |verb: &dyn Fn()| {
         let before = queue.space().unwrap().syncs;
         verb();

@@ -1,27 +1,12 @@
 //! The verdicts of a transaction on a task in hand. A refused transaction leaves the lease.
 
-use super::stage::{Done, Stage, WAVE_AT, gone, nothing, refused_inside};
+use super::stage::{Done, Stage, WAVE_AT, gone, nothing};
 use super::verbs::{May, Verb, long};
 use tubewell::{Advance, Release, Result, Retry, Task, Transaction};
 
-/// A transaction on the task in hand, which keeps its task.
+/// A verdict on the task in hand.
 fn inside(s: &mut Stage, work: impl FnOnce(&Transaction<'_>, &Task) -> Result<()>) -> Done {
-    let task = s.held();
-    let done = s.queue.transact(|tx| work(tx, &task));
-    if done.is_err() {
-        s.held = Some(task);
-    }
-    refused_inside(done).map(nothing)
-}
-
-/// The same on the task of the tube that keeps what has ended.
-fn inside_keeper(s: &mut Stage, work: impl FnOnce(&Transaction<'_>, &Task) -> Result<()>) -> Done {
-    let task = s.sum.take().unwrap();
-    let done = s.queue.transact(|tx| work(tx, &task));
-    if done.is_err() {
-        s.sum = Some(task);
-    }
-    refused_inside(done).map(nothing)
+    s.inside(|s| &mut s.held, work).map(nothing)
 }
 
 pub fn in_a_transaction() -> Vec<Verb> {
@@ -31,7 +16,7 @@ pub fn in_a_transaction() -> Vec<Verb> {
             inside(s, |tx, task| tx.ack(task)).map(|_| gone(id))
         }),
         ("tx.ack_with", May::Bytes, |s| {
-            inside_keeper(s, |tx, task| tx.ack_with(task, &[5; 16 << 10]))
+            s.inside(|s| &mut s.sum, |tx, task| tx.ack_with(task, &[5; 16 << 10])).map(nothing)
         }),
         ("tx.release", May::Disk, |s| inside(s, |tx, task| tx.release(task))),
         ("tx.release_with", May::Disk, |s| {

@@ -56,15 +56,15 @@ pub fn put_and_take() -> Vec<Verb> {
             refused_inside(s.queue.transact(|tx| tube.put_in(tx, &payload()))).map(added)
         }),
         ("put and advance in a transaction", May::Always, |s| {
-            let (tube, task) = (s.tube.clone(), s.held());
-            let done = s.queue.transact(|tx| {
-                tx.advance(&task, &tube)?;
-                tx.put(&tube, &payload())
-            });
-            if done.is_err() {
-                s.held = Some(task);
-            }
-            refused_inside(done).map(added)
+            let tube = s.tube.clone();
+            let put = s.inside(
+                |s| &mut s.held,
+                |tx, task| {
+                    tx.advance(task, &tube)?;
+                    tx.put(&tube, &payload())
+                },
+            );
+            put.map(added)
         }),
         ("take and ack", May::Never, |s| {
             let task = s.tube.try_take()?.unwrap();

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tubewell::{
     Consumer, Durability, ErrorKind, Events, ManualClock, Orphaned, Queue, Result, Retention,
-    State, Stop, Task, TaskId, Ticket, Tube, TubeOptions,
+    State, Stop, Task, TaskId, Ticket, Transaction, Tube, TubeOptions,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,6 +273,20 @@ impl Stage {
         let held = self.held.as_ref().map(|task| (self.tube.clone(), task.id()));
         let sum = self.sum.as_ref().map(|task| (self.keeper.clone(), task.id()));
         held.into_iter().chain(sum).chain([(self.tube.clone(), self.ticket.id())]).collect()
+    }
+
+    /// A transaction on a task. A refused one leaves the lease.
+    pub fn inside<R>(
+        &mut self,
+        of: fn(&mut Self) -> &mut Option<Task>,
+        work: impl FnOnce(&Transaction<'_>, &Task) -> Result<R>,
+    ) -> Result<R> {
+        let task = of(self).take().unwrap();
+        let done = self.queue.transact(|tx| work(tx, &task));
+        if done.is_err() {
+            *of(self) = Some(task);
+        }
+        refused_inside(done)
     }
 
     /// A verb on the task in hand, with a payload. A refused one leaves the lease and the payload.
