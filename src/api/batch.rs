@@ -277,7 +277,6 @@ impl<T: ?Sized> NewTask<'_, T> {
         let text = match self {
             _ if *self.tube != *tube => "it is of another tube",
             _ if !self.room.is_none() => "only a single put waits for room",
-            _ if self.holding.is_some() => "only a single put takes the guard of its task",
             _ if self.durability != tube.durability => "the batch has one durability",
             _ => return Ok(()),
         };

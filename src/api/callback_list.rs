@@ -4,8 +4,9 @@
 use crate::runtime::event_filter::EventFilter;
 use crate::runtime::events::{Event, EventSelector, Interest};
 use crate::words::macros::debug;
-use crate::words::sync::{Arc, Mutex};
-use std::collections::BTreeMap;
+use crate::words::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::words::task::Cause;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The callback of one tube, as [`Tube::on_task_change`](crate::Tube::on_task_change) returns it
 /// after another has replaced it. [`Tube::set_callback`](crate::Tube::set_callback) sets it again.
@@ -34,6 +35,8 @@ pub(crate) struct ListedCallback {
     pub(crate) number: u64,
     /// The last event before it was registered.
     since: u64,
+    /// The drop of its tube, which ends it; the greatest number before.
+    until: AtomicU64,
     filter: EventFilter,
     callback: Callback,
     /// Whether it is the one that its tube has, of which there is one.
@@ -42,7 +45,12 @@ pub(crate) struct ListedCallback {
 
 impl ListedCallback {
     fn receives(&self, event: &Event) -> bool {
-        event.seq > self.since && self.filter.passes(event)
+        event.seq > self.since && event.seq <= self.until() && self.filter.passes(event)
+    }
+
+    /// Changes under the lock of the list.
+    fn until(&self) -> u64 {
+        self.until.load(Ordering::Relaxed)
     }
 
     pub(crate) fn call(&self, event: &Event) {
@@ -65,6 +73,9 @@ pub(crate) struct CallbackList {
     /// compared with those of other tubes.
     by_tube: BTreeMap<Box<str>, Vec<Arc<ListedCallback>>>,
     others: Vec<Arc<ListedCallback>>,
+    /// Those of dropped tubes, in the order of the drops. A later tube of such a name has another
+    /// callback, or none.
+    ending: VecDeque<Arc<ListedCallback>>,
 }
 
 impl CallbackList {
@@ -78,7 +89,8 @@ impl CallbackList {
     }
 
     fn listed_of_tube(&self, tube: &str) -> Option<&Arc<ListedCallback>> {
-        self.by_tube.get(tube)?.iter().find(|listed| listed.is_of_tube)
+        let mut listed = self.by_tube.get(tube)?.iter();
+        listed.find(|listed| listed.is_of_tube && listed.until() == u64::MAX)
     }
 
     /// Adds a callback at the end. It receives the events after `since`.
@@ -89,9 +101,8 @@ impl CallbackList {
         since: u64,
     ) -> Arc<ListedCallback> {
         self.last += 1;
-        let listed =
-            ListedCallback { number: self.last, since, filter, callback, is_of_tube: false };
-        self.insert(listed)
+        let (number, until, is_of_tube) = (self.last, AtomicU64::new(u64::MAX), false);
+        self.insert(ListedCallback { number, since, until, filter, callback, is_of_tube })
     }
 
     /// Sets, replaces or removes the callback of a tube. Returns the one before it.
@@ -115,7 +126,8 @@ impl CallbackList {
                 }
             };
             let filter = EventFilter::new().tube(tube).tasks_only();
-            self.insert(ListedCallback { number, since, filter, callback, is_of_tube: true });
+            let (until, is_of_tube) = (AtomicU64::new(u64::MAX), true);
+            self.insert(ListedCallback { number, since, until, filter, callback, is_of_tube });
         }
         before.map(|before| before.callback.clone())
     }
@@ -149,6 +161,38 @@ impl CallbackList {
         }
     }
 
+    /// Notes the drop of a tube, if it has a callback: that receives the steps before it, which may
+    /// still wait for their calls.
+    fn note_drop(&mut self, event: &Event) -> Interest {
+        if event.cause != Cause::DropTube {
+            return Interest::Nothing;
+        }
+        let Some(listed) = self.listed_of_tube(&event.tube).cloned() else {
+            return Interest::Nothing;
+        };
+        listed.until.store(event.seq, Ordering::Relaxed);
+        self.ending.push_back(listed);
+        // After this event, or after a later one if it is dropped, the callback is removed.
+        Interest::Event
+    }
+
+    /// Whether a callback has ended before or at this event.
+    pub(crate) fn has_ended(&self, seq: u64) -> bool {
+        self.ending.front().is_some_and(|listed| listed.until() <= seq)
+    }
+
+    /// Removes the callbacks that have ended before or at this event, and returns them.
+    pub(crate) fn take_ended(&mut self, seq: u64) -> Vec<Arc<ListedCallback>> {
+        let mut ended = Vec::new();
+        while self.has_ended(seq)
+            && let Some(listed) = self.ending.pop_front()
+        {
+            self.remove(&listed);
+            ended.push(listed);
+        }
+        ended
+    }
+
     /// Removes all callbacks and returns them.
     pub(crate) fn take_all(&mut self) -> Self {
         let last = self.last;
@@ -173,10 +217,11 @@ impl CallbackList {
 
 impl EventSelector for Mutex<CallbackList> {
     fn interest(&self, event: &Event) -> Interest {
-        let list = self.lock();
+        let mut list = self.lock();
+        let of_drop = list.note_drop(event);
         let entries = list.lists_of(&event.tube).into_iter().flatten();
         let reached = entries.filter(|listed| listed.receives(event));
-        reached.map(|listed| listed.callback.interest).max().unwrap_or(Interest::Nothing)
+        reached.map(|listed| listed.callback.interest).max().unwrap_or(Interest::Nothing).max(of_drop)
     }
 
     fn payloads_of(&self, tube: &str) -> bool {

@@ -35,28 +35,34 @@ impl Callbacks {
         filter: EventFilter,
         callback: Callback,
     ) -> Result<Arc<ListedCallback>> {
-        self.change(core, callback.interest, |list, since| list.add(filter, callback, since))
+        self.change(core, callback.interest, None, |list, since| list.add(filter, callback, since))
     }
 
     /// Removes a callback that was added. The caller drops it, as in [`change`](Self::change).
     fn remove(self: &Arc<Self>, core: &Arc<Shared>, added: &Arc<ListedCallback>) {
         // Only what adds can fail.
-        let _ = self.change(core, Interest::Nothing, |list, _| list.remove(added));
+        let _ = self.change(core, Interest::Nothing, None, |list, _| list.remove(added));
     }
 
-    /// The callback of a tube.
-    pub(crate) fn of(&self, tube: &str) -> Option<Callback> {
-        self.list.lock().of_tube(tube)
+    /// Removes the callbacks of the tubes that were dropped before or at this event.
+    fn remove_ended(self: &Arc<Self>, core: &Arc<Shared>, seq: u64) {
+        // Only what adds can fail.
+        let ended = self.change(core, Interest::Nothing, None, |list, _| list.take_ended(seq));
+        // A panic in the drop of what they have captured stays here, as one in a call does.
+        let _ = catch_unwind(AssertUnwindSafe(move || drop(ended)));
     }
 
-    /// Sets, replaces or removes a tube's callback, and returns the one before it.
+    /// Sets, replaces or removes the callback of a tube, and returns the one before it.
+    ///
+    /// # Errors
+    /// `TubeNotFound` if the tube with this number was dropped. One that is being made has none.
     pub(crate) fn set(
         self: &Arc<Self>,
         core: &Arc<Shared>,
-        tube: &str,
+        (tube, number): (&str, Option<u32>),
         callback: Option<Callback>,
     ) -> Result<Option<Callback>> {
-        self.set_if(core, tube, callback, |_| true)
+        self.set_if(core, (tube, number), callback, |_| true)
     }
 
     /// Replaces or removes a tube's callback, unless it is no longer this one.
@@ -71,7 +77,7 @@ impl Callbacks {
             (Some(own), Some(now)) => own.is(now),
             (own, now) => own.is_none() && now.is_none(),
         };
-        self.set_if(core, tube, by, is_own).map(drop)
+        self.set_if(core, (tube, None), by, is_own).map(drop)
     }
 
     /// Sets, replaces or removes a tube's callback if the one before it is as asked, and returns
@@ -79,29 +85,36 @@ impl Callbacks {
     fn set_if(
         self: &Arc<Self>,
         core: &Arc<Shared>,
-        tube: &str,
+        (tube, number): (&str, Option<u32>),
         mut callback: Option<Callback>,
         is_asked: impl FnOnce(Option<&Callback>) -> bool,
     ) -> Result<Option<Callback>> {
         let added = callback.as_ref().map_or(Interest::Nothing, |callback| callback.interest);
-        self.change(core, added, |list, since| {
+        self.change(core, added, number, |list, since| {
             let is_asked = is_asked(list.of_tube(tube).as_ref());
             is_asked.then(|| list.set_of_tube(tube, callback.take(), since)).flatten()
         })
     }
 
-    /// Changes the list. `added` is what a callback receives that is added, or nothing. The first
-    /// callback starts the thread, the removal of the last one ends it. A callback that is removed
-    /// is dropped by the caller, with no lock held: it may have captured the last handle of a
-    /// queue.
+    /// Changes the list. `added` is what a callback receives that is added, or nothing; the tube
+    /// with the number must exist. The first callback starts the thread, the removal of the last
+    /// one ends it. A callback that is removed is dropped by the caller, with no lock held: it may
+    /// have captured the last handle of a queue.
     fn change<R>(
         self: &Arc<Self>,
         core: &Arc<Shared>,
         added: Interest,
+        number: Option<u32>,
         change: impl FnOnce(&mut CallbackList, u64) -> R,
     ) -> Result<R> {
         // An op that is running may have skipped what its first steps say besides.
-        let between = (added != Interest::Nothing).then(|| core.quiesce());
+        let is_between = added != Interest::Nothing || number.is_some();
+        let between = is_between.then(|| core.quiesce()).flatten();
+        if let (Some(number), Some(state)) = (number, &between)
+            && core.health.serves().is_ok()
+        {
+            state.tube(number)?;
+        }
         let mut stream = self.stream.lock();
         if added != Interest::Nothing {
             core.health.serves()?;
@@ -133,9 +146,9 @@ impl Callbacks {
         let subscriber = core.hub.subscribe(KEPT, self.list.clone());
         let (callbacks, events) = (self.clone(), subscriber.clone());
         if !core.settings.by_hand {
-            let started = core.spawn("tubewell-events", move |_| {
+            let started = core.spawn("tubewell-events", move |core| {
                 while let Some(event) = events.next(None) {
-                    callbacks.call(&event);
+                    callbacks.call(core, &event);
                 }
             });
             started.inspect_err(|_| core.hub.unsubscribe(&subscriber))?;
@@ -145,7 +158,7 @@ impl Callbacks {
 
     /// Calls the callbacks for all events that wait, for a queue without threads. While one call
     /// does so, another one, perhaps in a callback, leaves its events to that: they come in order.
-    pub(crate) fn call_all(&self) {
+    pub(crate) fn call_all(self: &Arc<Self>, core: &Arc<Shared>) {
         let mut caller = None;
         loop {
             let mut has_caller = self.has_caller.lock();
@@ -160,15 +173,21 @@ impl Callbacks {
             *has_caller = true;
             drop(has_caller);
             caller.get_or_insert_with(|| CallerGuard(&self.has_caller));
-            self.call(&event);
+            self.call(core, &event);
         }
     }
 
-    fn call(&self, event: &Event) {
+    fn call(self: &Arc<Self>, core: &Arc<Shared>, event: &Event) {
         let mut number = 0;
         loop {
+            let list = self.list.lock();
             // One at a time, because a callback may remove the next one.
-            let Some(next) = self.list.lock().next_for(event, number) else { return };
+            let Some(next) = list.next_for(event, number) else {
+                let has_ended = list.has_ended(event.seq);
+                drop(list);
+                return if has_ended { self.remove_ended(core, event.seq) };
+            };
+            drop(list);
             number = next.number;
             // The panic hook has reported the panic; the callback is kept for the next event. If it
             // was removed meanwhile, what it has captured is dropped in here, too.
@@ -234,21 +253,22 @@ mod tests {
     use super::*;
     use crate::Queue;
 
-    /// A `create_tube_with` that was refused, and a drop of the tube, removed the callback that
-    /// another call had set in the meantime.
+    /// A `create_tube_with` that was refused removed the callback that another call had set in the
+    /// meantime.
     #[test]
     fn only_ones_own_callback_is_replaced() {
         let queue = Queue::builder().by_hand(true).in_memory().unwrap();
         let (core, callbacks) = (&queue.inner.core, &queue.inner.callbacks);
         let make = || Callback::new(|_| (), Interest::Event);
         let (own, other) = (make(), make());
-        assert!(callbacks.set(core, "t", Some(own.clone())).unwrap().is_none());
+        let of = |tube| callbacks.list.lock().of_tube(tube);
+        assert!(callbacks.set(core, ("t", None), Some(own.clone())).unwrap().is_none());
         callbacks.replace(core, "t", Some(&other), None).unwrap();
         callbacks.replace(core, "t", None, Some(make())).unwrap();
-        assert!(callbacks.of("t").is_some_and(|now| now.is(&own)));
+        assert!(of("t").is_some_and(|now| now.is(&own)));
         callbacks.replace(core, "t", Some(&own), None).unwrap();
-        assert!(callbacks.of("t").is_none());
+        assert!(of("t").is_none());
         callbacks.replace(core, "t", None, Some(other)).unwrap();
-        assert!(callbacks.of("t").is_some());
+        assert!(of("t").is_some());
     }
 }

@@ -1,9 +1,8 @@
 //! Consumers: sessions that own leases, with a name or without.
 
 use crate::api::queue_inner::{Identity, LeaseOwner, QueueInner, Session};
-use crate::engine::consumers::Join;
+use crate::engine::consumers::{Join, Leaving};
 use crate::engine::query;
-use crate::runtime::grace_timers::Leaving;
 use crate::runtime::reentrancy;
 use crate::runtime::session_leases::{self, SessionLeases};
 use crate::runtime::sessions;

@@ -87,16 +87,20 @@ impl Lease {
         Ok(())
     }
 
-    /// Runs a verb that ends the lease, and the guard. If it is refused, the lease stays.
+    /// Runs a verb that ends the lease, and the guard. If it is refused, the lease stays. One that
+    /// was lost meanwhile, by another call, is the answer: its callback was not called.
     pub(crate) fn settle_kept(
         &mut self,
         verb: impl FnOnce(&TicketHandle) -> Result<()>,
     ) -> Result<()> {
-        self.mute(true);
+        self.lost.iter().for_each(|lost| lost.mute());
         let done = verb(self.active());
-        match done {
-            Ok(()) => self.finish(),
-            Err(_) => self.mute(false),
+        if done.is_ok() {
+            self.finish();
+        } else if self.lost.as_ref().is_some_and(|lost| lost.unmute()) {
+            // After a failed sync the error of that is the answer.
+            let left = self.held.left().map_err(|error| self.held.named(error, "settle"));
+            return left.err().filter(|error| error.is_lease_lost()).map_or(done, Err);
         }
         done
     }
@@ -107,16 +111,6 @@ impl Lease {
         if self.lost.is_some() {
             self.lost = None;
         }
-    }
-
-    /// The same while a verb runs that leaves the lease if it is refused.
-    pub(crate) fn mute(&self, yes: bool) {
-        self.lost.iter().for_each(|lost| lost.mute(yes));
-    }
-
-    /// The same while a put runs that may put the task again.
-    pub(crate) fn mute_puts(&self, yes: bool) {
-        self.lost.iter().for_each(|lost| lost.mute_puts(yes));
     }
 
     /// Calls `f` when the lease lapses and when it is lost, as long as this guard exists; a second

@@ -6,33 +6,57 @@ use crate::api::callbacks::CallbackGuard;
 use crate::api::ticket_handle::TicketHandle;
 use crate::runtime::event_filter::EventFilter;
 use crate::runtime::events::{Event, Interest};
-use crate::words::error::Result;
-use crate::words::sync::{Arc, AtomicBool, Mutex, Ordering};
+use crate::words::error::{Error, ErrorKind, Result};
+use crate::words::sync::{Arc, Mutex};
 use crate::words::task::{Cause, State};
 
 /// The callback of one lease, as long as this exists.
 pub(crate) struct LostCallback {
     _guard: CallbackGuard,
-    muted: Arc<Muted>,
+    watch: Arc<Mutex<Watch>>,
 }
 
-/// Which ends of the lease are not told, because its holder is the one that ends it.
-struct Muted {
-    all: AtomicBool,
-    /// By a put of its key, perhaps into another tube.
-    puts: AtomicBool,
+/// What is known of the lease by its events.
+struct Watch {
+    /// Where the task is.
+    tube: Box<str>,
+    /// Whether the lease has ended. Later events are of other leases on the task.
+    is_over: bool,
+    /// Whether its end is not told, because a verb runs that answers with it.
+    is_muted: bool,
+}
+
+impl Watch {
+    /// Whether an event is told to the holder.
+    fn tells(&mut self, event: &Event) -> bool {
+        if event.cause == Cause::Merge {
+            // The lease goes on in the other tube.
+            if let Some(to) = event.to_tube() {
+                self.tube = to.into();
+            }
+            return false;
+        }
+        if event.task.is_none() && *event.tube != *self.tube {
+            return false;
+        }
+        let (was_over, ends) = (self.is_over, event.to != Some(State::Taken));
+        self.is_over |= ends;
+        // A stall is none of its holder's verbs.
+        !was_over && !(ends && (self.is_muted || event.is_of_holder()))
+    }
 }
 
 impl LostCallback {
-    /// Whether the end of the lease is not told from now on, because its holder ends it. A loss in
-    /// the meantime is the answer of the holder's verb.
-    pub(crate) fn mute(&self, yes: bool) {
-        self.muted.all.store(yes, Ordering::Release);
+    /// The end of the lease is not told while its holder runs a verb that ends it.
+    pub(crate) fn mute(&self) {
+        self.watch.lock().is_muted = true;
     }
 
-    /// The same of an end by a put of its key. Any other loss in the meantime is told.
-    pub(crate) fn mute_puts(&self, yes: bool) {
-        self.muted.puts.store(yes, Ordering::Release);
+    /// The end of the lease is told again. Returns whether it has ended.
+    pub(crate) fn unmute(&self) -> bool {
+        let mut watch = self.watch.lock();
+        watch.is_muted = false;
+        watch.is_over
     }
 }
 
@@ -44,35 +68,12 @@ pub(crate) fn register(
     held: &TicketHandle,
     f: impl Fn(&Event) + Send + Sync + 'static,
 ) -> Result<LostCallback> {
-    let muted = Muted { all: AtomicBool::new(false), puts: AtomicBool::new(false) };
-    let (is_over, muted) = (AtomicBool::new(false), Arc::new(muted));
-    let of_callback = muted.clone();
-    // Where the task is, by the events so far.
-    let tube = Arc::new(Mutex::new(held.name.clone()));
-    let now_in = tube.clone();
+    let tube = (*held.name).into();
+    let watch = Arc::new(Mutex::new(Watch { tube, is_over: false, is_muted: true }));
+    let watched = watch.clone();
     let on_event = move |event: &Event| {
-        if event.cause == Cause::Merge {
-            // The lease goes on in the other tube.
-            if let Some(to) = event.to_tube() {
-                *tube.lock() = to.into();
-            }
-            return;
-        }
-        if event.task.is_none() && event.tube != *tube.lock() {
-            return;
-        }
-        // Later events are of other leases on the task.
-        let ends = event.to != Some(State::Taken);
-        let was_over = if ends {
-            is_over.swap(true, Ordering::AcqRel)
-        } else {
-            is_over.load(Ordering::Acquire)
-        };
-        let is_put = matches!(event.cause, Cause::Put | Cause::Move);
-        // A stall is none of its holder's verbs.
-        let is_muted = ends && of_callback.all.load(Ordering::Acquire)
-            || is_put && of_callback.puts.load(Ordering::Acquire);
-        if !was_over && !is_muted {
+        let tells = watched.lock().tells(event);
+        if tells {
             f(event);
         }
     };
@@ -86,13 +87,59 @@ pub(crate) fn register(
         // It may have gone elsewhere before. Where it goes from now on, events say.
         let present =
             held.inner.core.look_at(|state, now| Ok(held.tube_in(state, now)?.row.name.clone()))?;
-        let mut tube = now_in.lock();
-        if *tube == held.name {
-            *tube = present.into();
+        let mut known = watch.lock();
+        if *known.tube == *held.name {
+            known.tube = present.into();
         }
-        drop(tube);
-        Ok(guard)
+        drop(known);
+        let callback = LostCallback { _guard: guard, watch };
+        // An end in the meantime is the answer of this call.
+        match callback.unmute() {
+            true => Err(Error::new(ErrorKind::LeaseLost)),
+            false => Ok(callback),
+        }
     });
-    let registered = registered.map_err(|error| held.named(error, "on_lost"))?;
-    Ok(LostCallback { _guard: registered, muted })
+    registered.map_err(|error| held.named(error, "on_lost"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::words::sync::{Arc, AtomicBool, Ordering};
+    use crate::words::error::{Error, ErrorKind};
+    use crate::{Queue, Tube};
+
+    fn lone() -> (Queue, Tube) {
+        let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+        let tube = queue.tube("t").unwrap();
+        tube.put(b"a").unwrap();
+        (queue, tube)
+    }
+
+    /// Regression: a loss was swallowed for good that came while a verb of the holder ran which was
+    /// then refused for another reason.
+    #[test]
+    fn a_loss_during_a_refused_verb_is_its_answer() {
+        for lost in [false, true] {
+            let (queue, tube) = lone();
+            let (told, task) = (Arc::new(AtomicBool::new(false)), tube.take().unwrap());
+            let (_payload, mut task) = task.split();
+            let (tells, id) = (told.clone(), task.id());
+            task.on_lost(move |_| tells.store(true, Ordering::Relaxed)).unwrap();
+            let refused = task.settle_kept(|_| {
+                if lost {
+                    tube.delete(id).unwrap();
+                    queue.tick().unwrap();
+                }
+                Err(Error::new(ErrorKind::Full))
+            });
+            let kind = refused.unwrap_err().kind();
+            assert_eq!(kind, if lost { ErrorKind::LeaseLost } else { ErrorKind::Full });
+            assert!(!told.load(Ordering::Relaxed));
+            if !lost {
+                tube.delete(id).unwrap();
+                queue.tick().unwrap();
+                assert!(told.load(Ordering::Relaxed));
+            }
+        }
+    }
 }

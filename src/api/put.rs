@@ -1,7 +1,6 @@
 //! Putting a task: the plain verb, and the builder with every option.
 
 use crate::api::codec::{Coding, not_encoded};
-use crate::api::lease::Lease;
 use crate::api::placement::{Place, PutView};
 use crate::api::receipt::Receipt;
 use crate::api::tube::Tube;
@@ -21,7 +20,7 @@ use crate::words::sync::Ordering;
 use crate::words::task::TaskId;
 #[cfg(doc)]
 use crate::words::verb::Conflict;
-use crate::words::verb::{Put, PutOutcome};
+use crate::words::verb::Put;
 use crate::words::wait::Wait;
 use std::slice;
 use std::time::{Duration, SystemTime};
@@ -174,7 +173,6 @@ pub struct NewTask<'a, T: ?Sized = [u8], P = &'a T> {
     /// Usually none.
     pub(super) extras: Option<Box<Extras<'a>>>,
     /// The guard of the caller's lease on the task of the key.
-    pub(super) holding: Option<&'a Lease>,
     pub(super) durability: Durability,
     pub(super) room: Wait<'a>,
 }
@@ -219,8 +217,7 @@ impl<'a, T: ?Sized, P> NewTask<'a, T, P> {
     #[inline(always)]
     pub(super) fn of(tube: &'a Tube<T>, payload: P) -> Self {
         let (row, extras) = (NewRow::PLAIN, tube.kind.as_deref().map(Extras::of_kind));
-        let (holding, durability, room) = (None, tube.durability, Wait::NO);
-        Self { tube, payload, row, extras, holding, durability, room }
+        Self { tube, payload, row, extras, durability: tube.durability, room: Wait::NO }
     }
 
     /// Of this kind, a short name by which listings tell tasks apart. 1 to 255 bytes
@@ -382,16 +379,7 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// As [`put`](NewTask::put).
     pub fn put_outcome(self) -> Result<Put> {
         let (durability, room) = (self.durability, self.room);
-        let holding = self.holding;
-        let put = || {
-            self.submit(|tube, op| {
-                one(&tube.inner.core.finish(op, apply(tube, op, room), durability)?)
-            })
-        };
-        match holding {
-            None => put(),
-            Some(lease) => quietly(lease, put),
-        }
+        self.submit(|tube, op| one(&tube.inner.core.finish(op, apply(tube, op, room), durability)?))
     }
 
     /// Puts the task and does not wait for the sync; [`Receipt::wait`] does, also with relaxed
@@ -401,22 +389,13 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// As [`put`](NewTask::put).
     pub fn put_receipt(self) -> Result<Receipt> {
         let (durability, room, inner) = (self.durability, self.room, &self.tube.inner);
-        let mut written = Mark::default();
-        let holding = self.holding;
-        let put = || {
-            self.submit(|tube, op| {
-                let core = &tube.inner.core;
-                let applied = apply(tube, op, room);
-                let (done, mark) = applied.or_else(|error| core.refused(error, durability))?;
-                written = mark;
-                one(&done)
-            })
-        };
-        let put = match holding {
-            None => put(),
-            Some(lease) => quietly(lease, put),
-        }?;
-        Ok(Receipt { inner: inner.clone(), put, mark: written })
+        let (put, mark) = self.submit(|tube, op| {
+            let core = &tube.inner.core;
+            let applied = apply(tube, op, room);
+            let (done, mark) = applied.or_else(|error| core.refused(error, durability))?;
+            Ok((one(&done)?, mark))
+        })?;
+        Ok(Receipt { inner: inner.clone(), put, mark })
     }
 }
 
@@ -463,19 +442,6 @@ impl<T: ?Sized> Payloads<T> for &T {
         tube.fill(&mut row, self, (&mut backing.buffer, &mut backing.place))?;
         then(slice::from_ref(&row))
     }
-}
-
-/// Runs a put whose caller holds the task of its key. If the put is what ends that lease, the guard
-/// is not told.
-#[cold]
-fn quietly(lease: &Lease, put: impl FnOnce() -> Result<Put>) -> Result<Put> {
-    lease.mute_puts(true);
-    let done = put();
-    let is_its_end = |put: &Put| put.outcome == PutOutcome::Replaced && put.id == lease.id();
-    if !done.as_ref().is_ok_and(is_its_end) {
-        lease.mute_puts(false);
-    }
-    done
 }
 
 /// Runs the put. If it finds no room it may wait.

@@ -5,7 +5,7 @@ use crate::api::lease::Lease;
 use crate::api::put::NewTask;
 use crate::words::verb::Conflict;
 
-impl<'a, T: ?Sized> NewTask<'a, T> {
+impl<T: ?Sized> NewTask<'_, T> {
     /// Puts the task of the [key](NewTask::key) again, as [`Conflict::Replace`] does, or nothing:
     /// it is refused without one.
     ///
@@ -32,9 +32,7 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     }
 
     /// The caller holds the task of the key, by this guard: if the put puts it again, the lease
-    /// ends without a call of its [`on_lost`](Lease::on_lost). In a transaction it is called, and a
-    /// [`batch_of`](crate::Tube::batch_of) refuses such a task as
-    /// [`Invalid`](crate::ErrorKind::Invalid).
+    /// ends without a call of its [`on_lost`](Lease::on_lost).
     ///
     /// ```
     /// use std::sync::Arc;
@@ -54,8 +52,8 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn holding(mut self, task: &'a impl AsRef<Lease>) -> Self {
-        self.holding = Some(task.as_ref());
+    pub fn holding(mut self, task: &impl AsRef<Lease>) -> Self {
+        self.extras.get_or_insert_default().holding = Some(task.as_ref().ticket());
         self
     }
 }

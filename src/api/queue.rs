@@ -156,17 +156,19 @@ impl Queue {
         let callback = Callback::new(on_change, Interest::Event);
         let failed = |error: Error| error.during("create tube").in_tube(name);
         core.enter().map_err(failed)?;
-        // No other call makes a tube from the look to the end.
-        let making = self.inner.making.write();
-        if self.find_tube(name)?.is_some() {
-            drop(making);
-            let tube = self.create_tube(name, options)?;
-            let replaced = callbacks.set(core, name, Some(callback)).map_err(failed)?;
+        // No other call makes or drops a tube from the look to the end.
+        let _making = self.inner.making.write();
+        let is_there = self.find_tube(name)?.is_some();
+        let (options, exists) = Self::met(options);
+        if is_there {
+            let tube = self.create_alone(name, &options, exists).map_err(failed)?;
+            let of = (name, Some(tube.number));
+            let replaced = callbacks.set(core, of, Some(callback)).map_err(failed)?;
             return Ok((tube, replaced));
         }
         // Before the tube, so that it is there at the first step.
-        let before = callbacks.set(core, name, Some(callback.clone())).map_err(failed)?;
-        let (options, exists) = Self::met(options);
+        let of = (name, None);
+        let before = callbacks.set(core, of, Some(callback.clone())).map_err(failed)?;
         match self.create_alone(name, &options, exists) {
             Ok(tube) => Ok((tube, before)),
             Err(error) => {
@@ -185,7 +187,7 @@ impl Queue {
         (options, exists)
     }
 
-    /// Makes a tube, not while another call makes one with its callback.
+    /// Makes a tube, not while a call makes one with its callback.
     fn create(&self, name: &str, options: &TubeOptions, exists: tubes::Exists) -> Result<Tube> {
         // In a transaction the lock would wait for a call that waits for the transaction.
         self.inner.core.enter()?;
@@ -403,11 +405,8 @@ impl Queue {
             let core = &self.inner.core;
             let awaited = core.takers.count_named(tube.number) > 0;
             let op = tubes::Drop { tube: tube.number, awaited, used };
-            let callbacks = &self.inner.callbacks;
-            let callback = callbacks.of(name);
-            core.run(&op, self.inner.durability())?;
-            // A new tube of this name may have one by now.
-            callbacks.replace(core, name, callback.as_ref(), None)
+            let _making = self.inner.making.read();
+            core.run(&op, self.inner.durability())
         })();
         removed.map_err(|error| error.during("drop tube").in_tube(name))
     }

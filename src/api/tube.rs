@@ -356,7 +356,8 @@ impl<T: ?Sized> Tube<T> {
     /// all callbacks of the queue share, or in [`tick`](crate::Queue::tick) if the queue was opened
     /// [`by_hand`](crate::Builder::by_hand). No lock is held: it may call any verb. It replaces an
     /// earlier callback, which is returned and may still be running; `None` removes it. A panic in
-    /// it is caught. A close of the queue removes it. The queue never waits for it: of the steps
+    /// it is caught. A close of the queue removes it, and a drop of the tube does after the call for
+    /// the last step before it. The queue never waits for it: of the steps
     /// that no callback was called for yet, the newest 65 536 are kept (and 64 MiB of their
     /// payloads), and [`Queue::callbacks_dropped`](crate::Queue::callbacks_dropped) counts the
     /// others. A callback that owns a handle of its queue keeps the queue open until it is removed.
@@ -383,6 +384,7 @@ impl<T: ?Sized> Tube<T> {
     /// ```
     ///
     /// # Errors
+    /// [`TubeNotFound`](crate::ErrorKind::TubeNotFound) if the tube was dropped;
     /// [`Closed`](crate::ErrorKind::Closed); [`Io`](crate::ErrorKind::Io) if the thread cannot be
     /// started.
     pub fn on_task_change(
@@ -442,7 +444,8 @@ impl<T: ?Sized> Tube<T> {
     /// # Errors
     /// As [`on_task_change`](Tube::on_task_change).
     pub fn set_callback(&self, callback: Option<Callback>) -> Result<Option<Callback>> {
-        let set = self.inner.callbacks.set(&self.inner.core, &self.name, callback);
+        let tube = (&*self.name, Some(self.number));
+        let set = self.inner.callbacks.set(&self.inner.core, tube, callback);
         self.name_errors("on_task_change", set)
     }
 

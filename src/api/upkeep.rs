@@ -343,7 +343,7 @@ impl Queue {
         // Inside a transaction a callback would run with its locks held.
         let is_refused = ticked.as_ref().is_err_and(|it| it.kind() == ErrorKind::InTransaction);
         if self.inner.core.settings.by_hand && !is_refused {
-            self.inner.callbacks.call_all();
+            self.inner.callbacks.call_all(&self.inner.core);
         }
         ticked
     }

@@ -29,20 +29,30 @@ pub(crate) struct Join<'a> {
     pub(crate) is_known: bool,
 }
 
-/// Ends a session after the drop of its last handle: leases wait for the grace, if there is one.
+/// Ends a session. Its leases return by [`End`].
 pub(crate) struct Leave {
     pub(crate) consumer: u32,
     /// Lease time of its last activity in this process.
     pub(crate) active: Option<u64>,
-    /// Whether it is not remembered.
-    pub(crate) forget: bool,
+    pub(crate) how: Leaving,
+}
+
+/// How a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// Its leases wait for its grace.
+    InGrace,
+    /// Its leases return now.
+    Closes,
+    /// The same, and the consumer is not remembered.
+    Deregisters,
 }
 
 /// A session that has ended.
 pub(crate) struct Left {
     /// The token drawn at its end; the session's leases have lower tokens.
     pub(crate) number: u64,
-    /// Microseconds of its grace.
+    /// Microseconds for which its leases wait.
     pub(crate) grace: u64,
 }
 
@@ -178,14 +188,20 @@ impl Op for Leave {
             row.void_to = ctx.token();
             note_activity(&mut row, self.active, ctx.now);
         }
-        if self.forget {
+        if self.how == Leaving::Deregisters {
             row.set_keep(0);
             row.set_forgotten(None);
+        }
+        let waits = self.how == Leaving::InGrace;
+        if !waits && row.forgotten().is_none() {
+            // After a crash before the leases have returned the next opening returns them.
+            row.until = row.until.min(ctx.now.queue);
         }
         if row != known {
             ctx.change(key::consumer(self.consumer), row.encode());
         }
-        Ok(Some(Left { number: row.void_to, grace: row.grace }))
+        let grace = if waits { row.grace } else { 0 };
+        Ok(Some(Left { number: row.void_to, grace }))
     }
 }
 

@@ -88,6 +88,15 @@ impl Which<'_> {
         }
     }
 
+    /// Whether a put by the holder of the task's lease has met it.
+    fn is_of_holder(&self, state: &TaskState) -> bool {
+        let Self::Again(id, _, given, _) = *self else { return false };
+        let holding = given.extras.and_then(|extras| extras.holding);
+        let is_of =
+            |ticket: Ticket| matches!(state, TaskState::Taken(row) if row.token == ticket.token);
+        holding.is_some_and(|ticket| ticket.id == id && is_of(ticket))
+    }
+
     /// Whether what was reported of the work is over: it was of another step or another payload.
     fn ends_reports(&self) -> bool {
         !matches!(self, Self::ById(..))
@@ -313,6 +322,9 @@ impl Move<'_> {
                 transition::note_way(ctx, new.tube);
                 transition::arrive(ctx, new, next, Cause::Move)?;
             }
+        }
+        if self.which.is_of_holder(state) {
+            transition::note_holder(ctx);
         }
         transition::end_stall(ctx, old.tube, state);
         if self.which.ends_reports() {

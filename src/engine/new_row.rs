@@ -16,7 +16,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::TAGS_GIVEN_MAX;
 use crate::words::name;
 use crate::words::tags;
-use crate::words::task::TaskId;
+use crate::words::task::{TaskId, Ticket};
 use crate::words::task_gates::{TaskGates, place};
 use crate::words::verb::Conflict;
 use std::time::{Duration, SystemTime};
@@ -52,6 +52,8 @@ pub(crate) struct Extras<'a> {
     pub(crate) tags: Option<Vec<&'a str>>,
     /// Only a task that is there already is put again.
     pub(crate) must_exist: bool,
+    /// The caller's lease on the task of its key: if this put ends it, its holder knows.
+    pub(crate) holding: Option<Ticket>,
     /// Without it the task waits for no other one, and one that is put again for those that it has
     /// waited for.
     pub(crate) after: Option<After>,

@@ -18,6 +18,8 @@ pub(crate) struct StepWords {
     pub(crate) payload_generation: u32,
     /// Whether the task is tracked.
     pub(crate) is_tracked: bool,
+    /// Whether the holder of the lease that ends has put the task again.
+    pub(crate) is_of_holder: bool,
 }
 
 impl StepWords {

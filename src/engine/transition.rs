@@ -23,7 +23,7 @@ mod trim;
 mod notes;
 mod again;
 
-pub(crate) use again::{note_way, pass, replace, succeed};
+pub(crate) use again::{note_holder, note_way, pass, replace, succeed};
 pub(crate) use notes::{note_tracked, tell};
 pub(crate) use trim::{remove_unkept, retire, trim};
 

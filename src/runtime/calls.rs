@@ -1,7 +1,7 @@
 //! The calls that the handles of a queue make: its start and its close, ops, reads and waits.
 
 use crate::engine::Op;
-use crate::engine::consumers::Join;
+use crate::engine::consumers::{Join, Leaving};
 use crate::engine::context::sound;
 use crate::engine::due::{CatchUp, WorkOff};
 use crate::engine::settings::{ChangeSetting, Changed, QUEUE};
@@ -11,7 +11,6 @@ use crate::format::View;
 use crate::runtime::activity::Activity;
 use crate::runtime::checkpointer::{checkpoint, checkpoint_if_free, unless_full};
 use crate::runtime::commit::EngineState;
-use crate::runtime::grace_timers::Leaving;
 use crate::runtime::group_commit::Mark;
 use crate::runtime::handoff_mutex::HandoffGuard;
 use crate::runtime::pipeline::submit;
@@ -383,10 +382,13 @@ impl Shared {
 
     /// The last writes before the close.
     fn end_writing(&self) -> Result<()> {
+        // A consumer that was closed or deregistered gets no grace at the next opening.
+        let left = sound(leave_again(self));
         void_leases(self, false)?;
         self.state.lock().settle(&*self.settings.clock);
         // The journal is synced and keeps what the base has no space for.
-        unless_full(checkpoint(self))
+        unless_full(checkpoint(self))?;
+        left.map(drop)
     }
 
     /// Opens a consumer or joins it.

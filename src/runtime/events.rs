@@ -132,6 +132,11 @@ impl Event {
         self.words.as_ref().is_some_and(|words| words.is_tracked)
     }
 
+    /// Whether the holder of the lease that ends has put the task again.
+    pub(crate) fn is_of_holder(&self) -> bool {
+        self.words.as_ref().is_some_and(|words| words.is_of_holder)
+    }
+
     /// The same event for a reader that did not ask for the payload.
     pub(crate) fn without_payload(&self) -> Self {
         let (tube, setting) = (self.tube.clone(), self.setting.clone());

@@ -2,21 +2,10 @@
 //! they return. Also those whose end the disk has refused, which is tried again. This list is in
 //! memory only, and an opening makes it again from the rows.
 
-use crate::engine::consumers::LeasePlace;
+use crate::engine::consumers::{LeasePlace, Leaving};
 use crate::runtime::session_leases::SessionLeases;
 use crate::words::clock::NEVER;
 use crate::words::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
-
-/// How a session ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaving {
-    /// Its leases wait for its grace.
-    InGrace,
-    /// Its leases return now.
-    Closes,
-    /// The same, and the consumer is not remembered.
-    Deregisters,
-}
 
 /// Consumers whose sessions are to end as soon as the disk takes it.
 pub(crate) type Refused = Vec<(u32, Leaving)>;

@@ -1,7 +1,7 @@
 //! When leases return: at the end of a session, at the end of its grace, at an opening and at a
 //! close. Every step is an op; this file decides which thread does it, and when.
 
-use crate::engine::consumers::{self, End, LeasePlace, Leave, Left, Leftover};
+use crate::engine::consumers::{self, End, LeasePlace, Leave, Leaving, Left, Leftover};
 use crate::engine::context::sound;
 use crate::engine::linking::RollBackLinks;
 use crate::engine::query;
@@ -10,7 +10,7 @@ use crate::engine::repair::Repair;
 use crate::engine::settle::{self, Settle};
 use crate::engine::staging::RollBack;
 use crate::runtime::commit::EngineState;
-use crate::runtime::grace_timers::{Grace, Leaving, Refused};
+use crate::runtime::grace_timers::{Grace, Refused};
 use crate::runtime::group_commit::Mark;
 use crate::runtime::pipeline::submit;
 use crate::runtime::session_leases::{SessionLeases, TubeLease};
@@ -31,7 +31,7 @@ pub(crate) fn leave(parts: &Shared, consumer: u32, how: Leaving) -> Result<Mark>
     if left.is_err() {
         refused.push((consumer, how));
     }
-    let noted = left.map(|(ended, mark)| (note_end(parts, (consumer, how), ended), mark));
+    let noted = left.map(|(ended, mark)| (note_end(parts, consumer, ended), mark));
     parts.grace_timers.note_refused(&refused);
     drop(refused);
     let ended = noted.and_then(|(over, mark)| {
@@ -51,7 +51,7 @@ fn leave_all(parts: &Shared, mut refused: MutexGuard<'_, Refused>) -> Result<()>
     refused.retain(|leaving| match write_end(parts, *leaving) {
         Ok((ended, _)) => {
             // If it has no grace, it is over now.
-            note_end(parts, *leaving, ended);
+            note_end(parts, leaving.0, ended);
             false
         }
         Err(error) => {
@@ -66,19 +66,17 @@ fn leave_all(parts: &Shared, mut refused: MutexGuard<'_, Refused>) -> Result<()>
 }
 
 fn write_end(parts: &Shared, (consumer, how): (u32, Leaving)) -> Result<(Option<Left>, Mark)> {
-    let (active, forget) = (parts.activities.of(consumer), how == Leaving::Deregisters);
-    submit(parts, &Leave { consumer, active, forget })
+    submit(parts, &Leave { consumer, active: parts.activities.of(consumer), how })
 }
 
 /// Notes that a session has ended. Returns its grace if that is over.
-fn note_end(parts: &Shared, (consumer, how): (u32, Leaving), ended: Option<Left>) -> Option<Grace> {
+fn note_end(parts: &Shared, consumer: u32, ended: Option<Left>) -> Option<Grace> {
     parts.activities.end(consumer);
-    let left = ended?;
+    let Left { number: left, grace: length } = ended?;
     // A waiting take of this consumer that looked before the end is refused now.
     parts.takers.recheck_all();
-    let length = if how == Leaving::InGrace { left.grace } else { 0 };
     let until = parts.lease_now().saturating_add(length);
-    let grace = Grace { consumer, left: left.number, until, from: LeasePlace::default() };
+    let grace = Grace { consumer, left, until, from: LeasePlace::default() };
     parts.grace_timers.insert(grace);
     if length > 0 {
         parts.timer.wake();
@@ -618,12 +616,39 @@ mod tests {
         assert_eq!(return_leases(core, Grace { from: next, ..grace }, None).unwrap(), None);
         queue.tick().unwrap();
         assert_eq!(leases(), left + 1);
-        let leave = Leave { consumer: holder, active: None, forget: false };
+        let leave = Leave { consumer: holder, active: None, how: Leaving::Closes };
         // The end of the new session begins at the first tube again.
         let session = submit(core, &leave).unwrap().0.unwrap();
-        let over = note_end(core, (holder, Leaving::Closes), Some(session)).unwrap();
+        let over = note_end(core, holder, Some(session)).unwrap();
         end_session(core, over, None).unwrap();
         assert_eq!(taken(&tubes), tubes.len(), "those of bob");
         assert_eq!(core.grace_timers.next(), NEVER);
+    }
+
+    /// Regression: the end of a session was written with the grace of its consumer also by a close,
+    /// so after a kill before the leases had returned they waited for it.
+    #[test]
+    fn a_kill_in_a_close_gives_its_leases_no_grace() {
+        for how in [Leaving::Closes, Leaving::Deregisters, Leaving::InGrace] {
+            let home = tempfile::tempdir().unwrap();
+            let open = |name| Queue::builder().by_hand(true).open(home.path().join(name)).unwrap();
+            let queue = open("q");
+            let tube = queue.tube("t").unwrap();
+            tube.put(b"x").unwrap();
+            let ada = queue.consumer_with_grace("ada", MINUTE).unwrap();
+            tube.by(&ada).take().unwrap().detach();
+            let consumer = ada.number().unwrap();
+            submit(&tube.inner.core, &Leave { consumer, active: None, how }).unwrap();
+            queue.flush().unwrap();
+            std::fs::create_dir(home.path().join("copy")).unwrap();
+            for name in ["base.redb", "journal"] {
+                let [from, to] = ["q", "copy"].map(|folder| home.path().join(folder).join(name));
+                std::fs::copy(from, to).unwrap();
+            }
+            let again = open("copy");
+            let found = again.tube("t").unwrap().try_take().unwrap();
+            assert_eq!(found.is_some(), how != Leaving::InGrace, "{how:?}");
+            assert_eq!(again.check().unwrap(), [""; 0]);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{close_sound, home, kind, lone, ok, secs, still};
 use std::fs;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use tubewell::{
     Cause, Conflict, ConsumerOptions, ErrorKind, Event, EventOptions, Events, Phase, Queue, State,
@@ -178,6 +178,72 @@ fn a_new_tube_has_its_callback_from_the_first_step() {
     tube.put(b"c").unwrap();
     queue.tick().unwrap();
     assert_eq!(received.try_iter().collect::<Vec<_>>(), [("one", Cause::Put)]);
+}
+
+/// Regression: the steps before a drop whose calls still waited were discarded and not counted; and
+/// an old handle of the tube changed the callback of a later tube of its name.
+#[test]
+fn a_dropped_tube_has_its_callback_until_its_last_step() {
+    let queue = still().0.in_memory().unwrap();
+    let (reported, received) = mpsc::channel();
+    let report = |name| {
+        let (reported, kept) = (reported.clone(), Arc::new(()));
+        let weak = Arc::downgrade(&kept);
+        let call = move |event: &Event| {
+            let _kept = &kept;
+            reported.send((name, event.cause)).unwrap();
+        };
+        (call, weak)
+    };
+    let ((old, old_kept), (new, new_kept)) = (report("old"), report("new"));
+    let tube = queue.tube("t").unwrap();
+    tube.on_task_change(Some(old)).unwrap();
+    tube.put(b"a").unwrap();
+    queue.force_drop_tube("t").unwrap();
+    assert_eq!(crate::kind(tube.on_task_change(None::<fn(&Event)>)), ErrorKind::TubeNotFound);
+    let options = TubeOptions::default;
+    let (again, before) = queue.create_tube_with("t", options(), new).unwrap();
+    assert!(before.is_none(), "it is of another tube");
+    again.put(b"b").unwrap();
+    let none = |_: &Event| panic!("the tube is gone");
+    assert_eq!(crate::kind(tube.on_task_change(Some(none))), ErrorKind::TubeNotFound);
+    queue.tick().unwrap();
+    let all: Vec<_> = received.try_iter().collect();
+    assert_eq!(all, [("old", Cause::Put), ("new", Cause::Put)]);
+    assert_eq!((old_kept.strong_count(), new_kept.strong_count()), (0, 1));
+    again.take().unwrap().ack().unwrap();
+    queue.drop_tube("t").unwrap();
+    queue.tick().unwrap();
+    let all: Vec<_> = received.try_iter().collect();
+    assert_eq!(all, [("new", Cause::Take), ("new", Cause::Ack)]);
+    assert_eq!((new_kept.strong_count(), queue.callbacks_dropped()), (0, 0));
+}
+
+/// With the thread of the callbacks, and so many steps that the drop itself is not kept.
+#[test]
+fn the_callback_of_a_dropped_tube_goes_also_if_steps_are_dropped() {
+    let queue = Queue::in_memory().unwrap();
+    let (tube, other) = (queue.tube("t").unwrap(), queue.tube("other").unwrap());
+    let kept = Arc::new(());
+    let (weak, (go, gone), (came, coming)) =
+        (Arc::downgrade(&kept), mpsc::channel::<()>(), mpsc::channel::<()>());
+    let gone = Mutex::new(gone);
+    tube.on_task_change(Some(move |_: &Event| {
+        let _kept = &kept;
+        let _ = came.send(());
+        let _ = gone.lock().unwrap().recv();
+    }))
+    .unwrap();
+    other.on_task_change(Some(|_: &Event| ())).unwrap();
+    tube.put(b"a").unwrap();
+    coming.recv().unwrap();
+    queue.force_drop_tube("t").unwrap();
+    for _ in 0..70 {
+        other.put_many(vec![*b"b"; 1000]).unwrap();
+    }
+    assert!(queue.callbacks_dropped() > 0);
+    drop(go);
+    crate::until(|| weak.strong_count() == 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use tubewell::{
     Backoff, Cause, Conflict, ErrorKind, HistoryEvent, NewTask, PutOutcome, Queue, Release,
-    Retention, State, TaskId, Tube, TubeOptions,
+    Retention, State, Task, TaskId, Tube, TubeOptions,
 };
 
 const LARGE: usize = 1 << 20;
@@ -153,9 +153,41 @@ fn the_holder_is_told_unless_it_is_the_caller() {
         drop(task);
         tube.truncate().unwrap();
     }
-    let task = tube.task(b"x").key("k").put().and_then(|_| tube.take()).unwrap();
-    let batch = tube.batch_of([tube.task(b"y").key("k").holding(&task)]).put();
-    assert_eq!(kind(batch), ErrorKind::Invalid);
+}
+
+/// Regression: the put of another caller, which had ended the lease before, was taken for the
+/// holder's own.
+#[test]
+fn the_put_of_another_is_told_also_before_a_put_of_the_holder() {
+    type PutAgain = fn(&Queue, &Tube, &Task);
+    let puts: [PutAgain; 3] = [
+        |_, tube, task| _ = tube.task(b"b").key("k").must_exist().holding(task).put().unwrap(),
+        |_, tube, task| {
+            let put = tube.task(b"b").key("k").must_exist().holding(task);
+            assert_eq!(tube.batch_of([put]).put().unwrap(), [task.id()]);
+        },
+        |queue, tube, task| {
+            let put = || tube.task(b"b").key("k").must_exist().holding(task);
+            queue.transact(|tx| put().put_in(tx).map(drop)).unwrap();
+        },
+    ];
+    for (put, is_first) in puts.iter().flat_map(|put| [(put, true), (put, false)]) {
+        let queue = still().0.in_memory().unwrap();
+        let (tube, other) = (queue.tube("t").unwrap(), queue.tube("other").unwrap());
+        tube.task(b"a").key("k").put().unwrap();
+        let mut task = tube.take().unwrap();
+        let (sender, calls) = channel();
+        task.on_lost(move |event| sender.send(event.cause).unwrap()).unwrap();
+        if !is_first {
+            tube.move_to(task.id(), &other).apply().unwrap();
+            other.move_to(task.id(), &tube).apply().unwrap();
+        }
+        put(&queue, &tube, &task);
+        queue.tick().unwrap();
+        assert!(task.is_lost().unwrap());
+        let told = if is_first { vec![] } else { vec![Cause::Move] };
+        assert_eq!(calls.try_iter().collect::<Vec<_>>(), told);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::seeds::{are_all, seeds};
 use crate::trust::{numbers, open, open_on, put};
 use std::time::Duration;
 use tubewell::testing::{FileName, Found};
-use tubewell::{Durability, ManualClock, Queue, TubeKind, TubeOptions};
+use tubewell::{ConsumerOptions, Durability, ManualClock, Queue, TubeKind, TubeOptions};
 
 /// The process that made the queue was killed between the rename and the sync of the parent folder.
 /// The next one found a complete queue, took durable puts, and a power cut undid the rename: the
@@ -149,6 +149,41 @@ fn a_failed_write_at_the_end_of_a_session() {
             }
         }
     }
+}
+
+/// A write of the journal failed, once, in the call that closed or deregistered a consumer, and the
+/// queue was closed next. The refused end was forgotten: the next opening let the tasks wait for the
+/// consumer's grace.
+#[test]
+fn a_session_whose_end_failed_gets_no_grace_at_the_next_opening() {
+    let mut refused = 0;
+    for deregisters in [false, true] {
+        for at in 1..4 {
+            let disk = SimDisk::new(at);
+            let (queue, tube) = open(&disk, Durability::Durable);
+            put(&tube, 1).unwrap();
+            let hour = Duration::from_secs(3600);
+            let about = ConsumerOptions::new().grace(hour).keep(hour);
+            let consumer = queue.consumer_with("c", about).unwrap();
+            tube.by(&consumer).try_take().unwrap().unwrap().detach();
+            disk.refuse_with(std::io::ErrorKind::StorageFull);
+            disk.plan(Fault::Once(at));
+            let ended = match deregisters {
+                true => queue.deregister(&["c"]),
+                false => consumer.close(),
+            };
+            disk.plan(Fault::None);
+            if queue.close().is_err() {
+                continue; // A failed sync has broken the queue.
+            }
+            refused += u32::from(ended.is_err());
+            drop((consumer, queue, tube));
+            let (queue, tube) = open(&disk, Durability::Durable);
+            assert!(tube.try_take().unwrap().is_some(), "{deregisters}, call {at}: {ended:?}");
+            assert_eq!(queue.consumers().unwrap().len(), usize::from(!deregisters));
+        }
+    }
+    assert!(refused > 1, "{refused}");
 }
 
 /// A read of the base failed while a transaction was about to be committed. Nothing was committed,

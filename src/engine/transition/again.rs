@@ -3,6 +3,7 @@
 
 use super::{Transition, add_kind, add_own, note_tracked, remove_own};
 use crate::engine::context::OpContext;
+use crate::engine::step_notes::StepWords;
 use crate::engine::stored::{TaskRef, TaskState};
 use crate::engine::tube_cache::TubeEntry;
 use crate::words::error::Result;
@@ -88,9 +89,18 @@ pub(crate) fn pass(
 
 /// Notes where the task of the last step goes, if events are read.
 pub(crate) fn note_way(ctx: &mut OpContext<'_>, to: &TubeEntry) {
+    note_of_last(ctx, |words| words.to_tube = Some(to.row.name.as_str().into()));
+}
+
+/// Notes that the last step, by which a lease has ended, is its holder's put.
+pub(crate) fn note_holder(ctx: &mut OpContext<'_>) {
+    note_of_last(ctx, |words| words.is_of_holder = true);
+}
+
+fn note_of_last(ctx: &mut OpContext<'_>, say: impl FnOnce(&mut StepWords)) {
     if ctx.wants.is_some()
         && let Some((step, notes)) = ctx.effects().notes_of_last()
     {
-        notes.say(step, |words| words.to_tube = Some(to.row.name.as_str().into()));
+        notes.say(step, say);
     }
 }

@@ -4,7 +4,7 @@
 use super::{NOTHING, Rows, work};
 use crate::api::queue::Queue;
 use crate::engine::by_id::{Tool, Verb};
-use crate::engine::consumers::{End, Join, LeasePlace, Leave, Leftover, Resume};
+use crate::engine::consumers::{End, Join, LeasePlace, Leave, Leaving, Leftover, Resume};
 use crate::engine::context::{Op, OpContext, Repaired, Reserve};
 use crate::engine::decision::Decision;
 use crate::engine::effects::NextDue;
@@ -233,7 +233,7 @@ fn a_resume_hands_out_no_lease_that_release_all_voided() {
     let holder = played.run(&join).unwrap();
     let id = played.put(NewRow::PLAIN);
     assert_eq!(played.run(&Take::new(1, 1, holder)).unwrap().len(), 1);
-    played.run(&Leave { consumer: holder, active: None, forget: false }).unwrap();
+    played.run(&Leave { consumer: holder, active: None, how: Leaving::InGrace }).unwrap();
     played.run(&ReleaseAll { tube: 1 }).unwrap();
     assert_eq!(played.run(&join).unwrap(), holder);
     let resume = Resume { tube: 1, consumer: holder, holder, from: TaskId::new(0) };
@@ -495,7 +495,7 @@ fn nothing_is_handed_to_a_session_that_has_ended() {
     let ids = [(); 3].map(|()| played.put(NewRow::PLAIN));
     let take = Take::new(1, 1, consumer);
     assert_eq!(played.run(&take).unwrap()[0].id, ids[0]);
-    played.run(&Leave { consumer, active: None, forget: false }).unwrap();
+    played.run(&Leave { consumer, active: None, how: Leaving::InGrace }).unwrap();
     let claim = Claim { tube: 1, id: ids[1], holder: consumer };
     let resume = Resume { tube: 1, consumer, holder: consumer, from: TaskId::new(0) };
     assert_eq!(played.run(&take).unwrap_err().kind(), ErrorKind::Closed);
@@ -521,7 +521,7 @@ fn the_end_of_a_session_passes_by_damaged_leases() {
         played.rows.rows.insert(key.clone(), None);
         played.repaired.push(DamagedRow { tube: 1, key: key.as_slice().into() });
     }
-    let leave = Leave { consumer, active: None, forget: false };
+    let leave = Leave { consumer, active: None, how: Leaving::InGrace };
     let left = played.run(&leave).unwrap().unwrap().number;
     let mut from = LeasePlace::default();
     for step in 1..3 {
