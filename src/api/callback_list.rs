@@ -221,7 +221,11 @@ impl EventSelector for Mutex<CallbackList> {
         let of_drop = list.note_drop(event);
         let entries = list.lists_of(&event.tube).into_iter().flatten();
         let reached = entries.filter(|listed| listed.receives(event));
-        reached.map(|listed| listed.callback.interest).max().unwrap_or(Interest::Nothing).max(of_drop)
+        reached
+            .map(|listed| listed.callback.interest)
+            .max()
+            .unwrap_or(Interest::Nothing)
+            .max(of_drop)
     }
 
     fn payloads_of(&self, tube: &str) -> bool {

@@ -185,7 +185,9 @@ impl Callbacks {
             let Some(next) = list.next_for(event, number) else {
                 let has_ended = list.has_ended(event.seq);
                 drop(list);
-                return if has_ended { self.remove_ended(core, event.seq) };
+                return if has_ended {
+                    self.remove_ended(core, event.seq)
+                };
             };
             drop(list);
             number = next.number;

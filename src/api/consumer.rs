@@ -250,7 +250,7 @@ impl Identity {
         let core = &self.inner.core;
         if self.closed.load(Ordering::Acquire) {
             // What was refused is tried again.
-            return if core.health.serves().is_ok() { core.end_sessions() } else { Ok(()) };
+            return if core.health.serves().is_ok() { core.leave_again(*number) } else { Ok(()) };
         }
         core.health.serves()?;
         self.closed.store(true, Ordering::Release);

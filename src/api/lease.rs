@@ -189,11 +189,13 @@ impl Lease {
             return forget(self.consumer.as_ref(), &self.held);
         }
         let (held, consumer) = (self.held.clone(), self.consumer.take());
-        let verdict = if self.seen { Verdict::Lost } else { Verdict::Release(Release::new()) };
+        let is_charged = self.seen;
+        let verdict = if is_charged { Verdict::Lost } else { Verdict::Release(Release::new()) };
         reentrancy::defer_until_outside(move || {
             // If it is lost, or the queue is closed or broken, there is nothing to return.
             if let Err(error) = held.settle(verdict) {
-                sessions::return_later(&held.inner.core, (held.number, held.ticket), &error);
+                let lease = (held.number, held.ticket);
+                sessions::return_later(&held.inner.core, (lease, is_charged), &error);
             }
             forget(consumer.as_ref(), &held);
             drop(consumer);

@@ -27,8 +27,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// Whether an event is told to the holder.
-    fn tells(&mut self, event: &Event) -> bool {
+    /// Whether the callback is called for an event.
+    fn calls_for(&mut self, event: &Event) -> bool {
         if event.cause == Cause::Merge {
             // The lease goes on in the other tube.
             if let Some(to) = event.to_tube() {
@@ -72,8 +72,8 @@ pub(crate) fn register(
     let watch = Arc::new(Mutex::new(Watch { tube, is_over: false, is_muted: true }));
     let watched = watch.clone();
     let on_event = move |event: &Event| {
-        let tells = watched.lock().tells(event);
-        if tells {
+        let is_for_holder = watched.lock().calls_for(event);
+        if is_for_holder {
             f(event);
         }
     };
@@ -104,8 +104,8 @@ pub(crate) fn register(
 
 #[cfg(test)]
 mod tests {
-    use crate::words::sync::{Arc, AtomicBool, Ordering};
     use crate::words::error::{Error, ErrorKind};
+    use crate::words::sync::{Arc, AtomicBool, Ordering};
     use crate::{Queue, Tube};
 
     fn lone() -> (Queue, Tube) {
@@ -123,8 +123,8 @@ mod tests {
             let (queue, tube) = lone();
             let (told, task) = (Arc::new(AtomicBool::new(false)), tube.take().unwrap());
             let (_payload, mut task) = task.split();
-            let (tells, id) = (told.clone(), task.id());
-            task.on_lost(move |_| tells.store(true, Ordering::Relaxed)).unwrap();
+            let (tell, id) = (told.clone(), task.id());
+            task.on_lost(move |_| tell.store(true, Ordering::Relaxed)).unwrap();
             let refused = task.settle_kept(|_| {
                 if lost {
                     tube.delete(id).unwrap();

@@ -379,7 +379,9 @@ impl<'a, T: ?Sized> NewTask<'a, T> {
     /// As [`put`](NewTask::put).
     pub fn put_outcome(self) -> Result<Put> {
         let (durability, room) = (self.durability, self.room);
-        self.submit(|tube, op| one(&tube.inner.core.finish(op, apply(tube, op, room), durability)?))
+        self.submit(|tube, op| {
+            one(&tube.inner.core.finish(op, apply(tube, op, room), durability)?)
+        })
     }
 
     /// Puts the task and does not wait for the sync; [`Receipt::wait`] does, also with relaxed

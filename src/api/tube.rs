@@ -356,11 +356,11 @@ impl<T: ?Sized> Tube<T> {
     /// all callbacks of the queue share, or in [`tick`](crate::Queue::tick) if the queue was opened
     /// [`by_hand`](crate::Builder::by_hand). No lock is held: it may call any verb. It replaces an
     /// earlier callback, which is returned and may still be running; `None` removes it. A panic in
-    /// it is caught. A close of the queue removes it, and a drop of the tube does after the call for
-    /// the last step before it. The queue never waits for it: of the steps
-    /// that no callback was called for yet, the newest 65 536 are kept (and 64 MiB of their
-    /// payloads), and [`Queue::callbacks_dropped`](crate::Queue::callbacks_dropped) counts the
-    /// others. A callback that owns a handle of its queue keeps the queue open until it is removed.
+    /// it is caught. A close of the queue removes it; a drop of the tube does too, after the call
+    /// for the last step. The queue never waits for it: of the steps that no callback was called
+    /// for yet, the newest 65 536 are kept (and 64 MiB of their payloads), and
+    /// [`Queue::callbacks_dropped`](crate::Queue::callbacks_dropped) counts the others. A callback
+    /// that owns a handle of its queue keeps the queue open until it is removed.
     /// [`Queue::on_event`](crate::Queue::on_event) takes any number of callbacks, with filters and
     /// for any tubes.
     ///

@@ -408,11 +408,16 @@ impl Shared {
         Ok((consumer, activity))
     }
 
-    /// Ends the sessions whose end was refused before, and returns all leases that are over.
-    pub(crate) fn end_sessions(&self) -> Result<()> {
+    /// Ends the session of a consumer whose end was refused before, and those of others. What is
+    /// refused to the others is none of this call's.
+    pub(crate) fn leave_again(&self, consumer: u32) -> Result<()> {
         self.enter()?;
-        leave_again(self)?;
-        end_graces(self, None)
+        let left = leave_again(self);
+        let returned = end_graces(self, None);
+        match self.grace_timers.has_ended(consumer, self.lease_now()) {
+            true => Ok(()),
+            false => left.and(returned),
+        }
     }
 
     /// Ends a consumer's session: its leases wait for its grace, or return now.

@@ -3,7 +3,7 @@
 //! memory only, and an opening makes it again from the rows.
 
 use crate::engine::consumers::{LeasePlace, Leaving};
-use crate::runtime::session_leases::SessionLeases;
+use crate::runtime::session_leases::{SessionLeases, TubeLease};
 use crate::words::clock::NEVER;
 use crate::words::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 
@@ -15,6 +15,8 @@ pub(crate) struct GraceTimers {
     waiting: Mutex<Vec<Grace>>,
     /// Sessions without a name, and so without a grace, whose leases have not all returned.
     nameless: Mutex<Vec<SessionLeases>>,
+    /// Leases whose guard's drop was refused: those whose attempts do not count, then the others.
+    guards: [SessionLeases; 2],
     refused: Mutex<Refused>,
     /// Whether there is any of them, so that a change of `waiting` does not take their lock.
     has_refused: AtomicBool,
@@ -45,15 +47,21 @@ impl Grace {
 impl Default for GraceTimers {
     fn default() -> Self {
         let (next, put_off) = (AtomicU64::new(NEVER), AtomicU64::new(0));
-        let (waiting, nameless, refused, has_refused) = Default::default();
-        Self { waiting, nameless, refused, has_refused, next, put_off }
+        let (waiting, nameless, guards, refused, has_refused) = Default::default();
+        Self { waiting, nameless, guards, refused, has_refused, next, put_off }
     }
 }
 
 impl GraceTimers {
-    /// Lease time at which the next grace ends.
+    /// Lease time at which the next grace ends; 0 if something is to return at once.
     pub(crate) fn next(&self) -> u64 {
         self.next.load(Ordering::Acquire)
+    }
+
+    /// Lease time at which the next grace ends that is not over now, or [`NEVER`].
+    pub(crate) fn next_after(&self, now: u64) -> u64 {
+        let waiting = self.waiting.lock();
+        waiting.iter().map(|grace| grace.until).filter(|until| *until > now).min().unwrap_or(NEVER)
     }
 
     pub(crate) fn insert(&self, grace: Grace) {
@@ -70,9 +78,31 @@ impl GraceTimers {
         self.change(|_| ());
     }
 
-    /// The sessions without a name whose leases have not all returned.
-    pub(crate) fn nameless(&self) -> Vec<SessionLeases> {
-        self.nameless.lock().clone()
+    pub(crate) fn insert_guard(&self, lease: TubeLease, is_charged: bool) {
+        let [uncharged, charged] = &self.guards;
+        if is_charged {
+            charged.keep(lease)
+        } else {
+            uncharged.keep(lease)
+        }
+        self.change(|_| ());
+    }
+
+    /// The leases without a named consumer that have not all returned, and whether their attempts
+    /// count.
+    pub(crate) fn nameless(&self) -> Vec<(SessionLeases, bool)> {
+        let [uncharged, charged] = &self.guards;
+        let guards = [(uncharged, false), (charged, true)].into_iter();
+        let guards = guards.filter(|(leases, _)| !leases.is_empty());
+        let sessions = self.nameless.lock().clone().into_iter().map(|leases| (leases, true));
+        sessions.chain(guards.map(|(leases, is_charged)| (leases.clone(), is_charged))).collect()
+    }
+
+    /// Whether nothing is left to do of the end of a session.
+    pub(crate) fn has_ended(&self, consumer: u32, now: u64) -> bool {
+        let is_over = |grace: &Grace| grace.consumer == consumer && grace.until <= now;
+        !self.refused.lock().iter().any(|(refused, _)| *refused == consumer)
+            && !self.waiting.lock().iter().any(is_over)
     }
 
     /// The sessions whose end the disk has refused. Held from an op that ends one of them until its
@@ -140,8 +170,9 @@ impl GraceTimers {
     fn change(&self, change: impl FnOnce(&mut Vec<Grace>)) {
         let mut waiting = self.waiting.lock();
         change(&mut waiting);
-        let is_at_once =
-            self.has_refused.load(Ordering::Relaxed) || !self.nameless.lock().is_empty();
+        let is_at_once = self.has_refused.load(Ordering::Relaxed)
+            || !self.nameless.lock().is_empty()
+            || self.guards.iter().any(|leases| !leases.is_empty());
         let next = match is_at_once {
             true => 0,
             false => waiting.iter().map(|grace| grace.until).min().unwrap_or(NEVER),

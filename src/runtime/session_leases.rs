@@ -28,11 +28,13 @@ struct Leases {
 }
 
 impl SessionLeases {
-    /// Of one lease, which has no session.
-    pub(crate) fn of((tube, ticket): TubeLease) -> Self {
-        let leases = Self::default();
-        leases.0.lock().tickets.insert((tube, ticket.id), ticket);
-        leases
+    /// Adds a lease that has no session, and so none that may have ended.
+    pub(crate) fn keep(&self, (tube, ticket): TubeLease) {
+        self.0.lock().tickets.insert((tube, ticket.id), ticket);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().tickets.is_empty()
     }
 
     /// Adds a lease. Returns all if there are so many that those that have ended must be removed.

@@ -20,7 +20,7 @@ use crate::words::error::{Error, ErrorKind, Result};
 use crate::words::limits::{AGAIN, SWEEP_TASKS, SWEEP_TASKS_FULL};
 use crate::words::sync::MutexGuard;
 use crate::words::task::TaskId;
-use crate::words::verb::Verdict;
+use crate::words::verb::{Release, Verdict};
 
 /// Ends the session of a consumer, whose leases then wait for its grace, or return now. An end that
 /// is refused, such as by a full disk, is made later, by an op or by the timer.
@@ -128,14 +128,19 @@ pub(crate) fn is_any_over(parts: &Shared) -> bool {
 
 /// Returns the leases that sessions without a name have left.
 pub(crate) fn return_all_nameless(parts: &Shared) -> Result<()> {
-    parts.grace_timers.nameless().iter().try_for_each(|leases| return_nameless(parts, leases))
+    let all = parts.grace_timers.nameless();
+    all.iter().try_for_each(|(leases, is_charged)| return_nameless(parts, leases, *is_charged))
 }
 
 /// Keeps a lease without its guard, whose drop the disk has refused: the task returns before the
-/// next op, or by the timer, and its attempt counts.
-pub(crate) fn return_later(parts: &Shared, lease: TubeLease, refusal: &Error) {
+/// next op, or by the timer.
+pub(crate) fn return_later(
+    parts: &Shared,
+    (lease, is_charged): (TubeLease, bool),
+    refusal: &Error,
+) {
     if matches!(refusal.kind(), ErrorKind::Io | ErrorKind::DiskFull) {
-        parts.grace_timers.insert_nameless(&SessionLeases::of(lease));
+        parts.grace_timers.insert_guard(lease, is_charged);
         parts.timer.wake();
     }
 }
@@ -184,13 +189,17 @@ pub(crate) fn end_nameless(parts: &Shared, leases: &SessionLeases) -> Result<()>
     }
     // What a failing disk refuses is returned before the next op, or by the timer.
     parts.grace_timers.insert_nameless(leases);
-    return_nameless(parts, leases).inspect_err(|_| parts.timer.wake())
+    return_nameless(parts, leases, true).inspect_err(|_| parts.timer.wake())
 }
 
-/// Returns the leases of a session without a name, some tasks in each op. Those of a tube that
-/// cannot be read wait for a repair. One that damage of its own does not let return is left to its
-/// ttr: otherwise each later op would fail at it.
-pub(crate) fn return_nameless(parts: &Shared, leases: &SessionLeases) -> Result<()> {
+/// Returns the leases of a session without a name, or of guards, some tasks in each op. Those of a
+/// tube that cannot be read wait for a repair. One that damage of its own does not let return is
+/// left to its ttr: otherwise each later op would fail at it.
+pub(crate) fn return_nameless(
+    parts: &Shared,
+    leases: &SessionLeases,
+    is_charged: bool,
+) -> Result<()> {
     let mut is_any_left = false;
     for of_tube in leases.end().chunk_by(|(one, _), (next, _)| one == next) {
         let Some(&(tube, _)) = of_tube.first() else { continue };
@@ -201,8 +210,8 @@ pub(crate) fn return_nameless(parts: &Shared, leases: &SessionLeases) -> Result<
         }
         let most = if parts.state.lock().store.is_full() { SWEEP_TASKS_FULL } else { SWEEP_TASKS };
         for page in of_tube.chunks(most) {
-            if sound(return_page(parts, leases, page))?.is_none() {
-                return_singly(parts, leases, page)?;
+            if sound(return_page(parts, (leases, is_charged), page))?.is_none() {
+                return_singly(parts, (leases, is_charged), page)?;
             }
             parts.state.pass_on();
         }
@@ -214,10 +223,10 @@ pub(crate) fn return_nameless(parts: &Shared, leases: &SessionLeases) -> Result<
 }
 
 /// The same one by one. A lease that is damaged stays, and is not tried again.
-fn return_singly(parts: &Shared, leases: &SessionLeases, page: &[TubeLease]) -> Result<()> {
+fn return_singly(parts: &Shared, of: (&SessionLeases, bool), page: &[TubeLease]) -> Result<()> {
     for lease in page.chunks(1) {
-        if sound(return_page(parts, leases, lease))?.is_none() {
-            leases.remove(lease);
+        if sound(return_page(parts, of, lease))?.is_none() {
+            of.0.remove(lease);
         }
         parts.state.pass_on();
     }
@@ -225,10 +234,15 @@ fn return_singly(parts: &Shared, leases: &SessionLeases, page: &[TubeLease]) -> 
 }
 
 /// The same for some leases in one tube, in one op.
-fn return_page(parts: &Shared, leases: &SessionLeases, page: &[TubeLease]) -> Result<()> {
+fn return_page(
+    parts: &Shared,
+    (leases, is_charged): (&SessionLeases, bool),
+    page: &[TubeLease],
+) -> Result<()> {
     let Some(&(tube, _)) = page.first() else { return Ok(()) };
     let tickets: Vec<_> = page.iter().map(|(_, ticket)| *ticket).collect();
-    match submit(parts, &Settle { tube, tickets: &tickets, verdict: Verdict::Lost }) {
+    let verdict = if is_charged { Verdict::Lost } else { Verdict::Release(Release::new()) };
+    match submit(parts, &Settle { tube, tickets: &tickets, verdict }) {
         Err(error) if error.kind() != ErrorKind::TubeNotFound => return Err(error),
         // Those that it names as lost were settled before, or have returned.
         _ => leases.remove(page),
@@ -310,17 +324,20 @@ mod tests {
     use crate::engine::consumers::Join;
     use crate::engine::context::{OpContext, Repaired, Reserve};
     use crate::engine::decision::Decision;
+    use crate::engine::effects::NextDue;
     use crate::engine::take::Take;
     use crate::format::{Met, Range, Tag, Value, View};
+    use crate::runtime::timer;
     use crate::words::clock::NEVER;
     use crate::words::consumer::ConsumerOptions;
     use crate::words::limits::{SWEEP_TASKS, SWEEP_TUBES};
     use crate::words::numbers::Numbers;
-    use crate::{Consumer, ManualClock, Queue, Tube, TubeOptions};
+    use crate::{Consumer, Durability, ManualClock, Queue, Tube, TubeOptions};
     use std::cell::Cell;
     use std::time::Duration;
 
     const MINUTE: Duration = Duration::from_secs(60);
+    const NONE: NextDue = NextDue::NONE;
 
     fn queue() -> (Queue, Tube, ManualClock) {
         let clock = ManualClock::new();
@@ -623,6 +640,43 @@ mod tests {
         end_session(core, over, None).unwrap();
         assert_eq!(taken(&tubes), tubes.len(), "those of bob");
         assert_eq!(core.grace_timers.next(), NEVER);
+    }
+
+    /// Regression: each guard whose drop a full disk had refused was an entry of its own, so the
+    /// returns of 10 000 were as many commits, and a guard that was never seen returned charged.
+    #[test]
+    fn refused_drops_of_guards_return_together_as_they_were() {
+        let home = tempfile::tempdir().unwrap();
+        let queue = Queue::builder().by_hand(true).open(home.path().join("q")).unwrap();
+        let tube = queue.tube("t").unwrap().durability(Durability::Relaxed);
+        tube.put_many(vec![*b"x"; 6 * SWEEP_TASKS]).unwrap();
+        let (core, full) = (&tube.inner.core, Error::new(ErrorKind::DiskFull));
+        let tasks = tube.take_many(6 * SWEEP_TASKS).unwrap();
+        for (index, task) in tasks.into_iter().enumerate() {
+            return_later(core, ((tube.number, task.detach()), index % 2 == 0), &full);
+        }
+        let before = core.group_commit.last_written().0;
+        queue.tick().unwrap();
+        let records = core.group_commit.last_written().0 - before;
+        assert!(records < 10, "{records} records");
+        assert_eq!(core.grace_timers.next(), NEVER);
+        let attempts = tube.take_many(6 * SWEEP_TASKS).unwrap();
+        let charged = attempts.iter().filter(|task| task.attempt() == 2).count();
+        assert_eq!((attempts.len(), charged), (6 * SWEEP_TASKS, 3 * SWEEP_TASKS));
+    }
+
+    /// Regression: while the disk refused the end of a session, the timer looked once a second, and
+    /// the end of another one's grace came so late.
+    #[test]
+    fn a_refused_end_hides_no_grace_from_the_timer() {
+        let (queue, tube, _clock) = queue();
+        let short = Duration::from_millis(200);
+        drop(queue.consumer_with_grace("ada", short).unwrap());
+        let core = &tube.inner.core;
+        let (soon, look) = (core.lease_now() + micros(short), || timer::next_look(core, NONE).0);
+        assert_eq!(look(), soon);
+        core.grace_timers.note_refused(&vec![(99, Leaving::Closes)]);
+        assert_eq!((core.grace_timers.next(), look()), (0, soon));
     }
 
     /// Regression: the end of a session was written with the grace of its consumer also by a close,

@@ -54,7 +54,7 @@ pub(crate) fn next_look(parts: &Shared, next: NextDue) -> (u64, Option<Duration>
     let left = |when: u64, now: u64| (when != NEVER).then(|| when.saturating_sub(now));
     // What was to return at once has just been tried: it waits for a repair, or for the disk.
     let graces = match parts.grace_timers.next() {
-        0 => now.lease.saturating_add(micros(AGAIN)),
+        0 => now.lease.saturating_add(micros(AGAIN)).min(parts.grace_timers.next_after(now.lease)),
         next => next,
     };
     let lease = next.ttr.min(graces).min(next_quiet(parts));
@@ -151,8 +151,8 @@ fn work_off_round(parts: &Shared) -> Result<Round> {
         note(return_leases(parts, grace, None).map(|next| next.is_some()));
     }
     note(leave_again(parts).map(|()| false));
-    for leases in parts.grace_timers.nameless() {
-        note(return_nameless(parts, &leases).map(|()| false));
+    for (leases, is_charged) in parts.grace_timers.nameless() {
+        note(return_nameless(parts, &leases, is_charged).map(|()| false));
     }
     while let Some(work) = next_due(parts, &mut walk)? {
         if work.most == 0 {

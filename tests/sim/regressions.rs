@@ -152,8 +152,8 @@ fn a_failed_write_at_the_end_of_a_session() {
 }
 
 /// A write of the journal failed, once, in the call that closed or deregistered a consumer, and the
-/// queue was closed next. The refused end was forgotten: the next opening let the tasks wait for the
-/// consumer's grace.
+/// queue was closed next. The refused end was forgotten: after the next opening the tasks waited
+/// for the consumer's grace.
 #[test]
 fn a_session_whose_end_failed_gets_no_grace_at_the_next_opening() {
     let mut refused = 0;
