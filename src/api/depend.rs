@@ -161,9 +161,9 @@ fn too_many() -> Error {
 impl Queue {
     /// The tasks that a task [comes after](crate::NewTask::after), in the order of their ids:
     /// those that it waits for, and those that have ended as it wanted and were still there then,
-    /// finished with their results or buried. Retentions keep them as long as it is there; one that
-    /// was deleted since stands here too. A task in hand reads the results of the tasks before it
-    /// so. Empty once it is finished or gone.
+    /// finished with their results or buried. Retentions keep the finished ones as long as it is
+    /// there; one that was removed since stands here too. A task in hand reads the results of the
+    /// tasks before it so. Empty once it is finished or gone.
     ///
     /// ```
     /// use tubewell::{Queue, Retention, TubeOptions};

@@ -58,6 +58,12 @@ pub(crate) trait Op {
         false
     }
 
+    /// Whether it brings tasks back with an error, or sets them aside, which a full disk allows for
+    /// some more of them.
+    fn brings_back(&self) -> bool {
+        false
+    }
+
     /// The tasks whose outcome is unknown if the sync of the op fails.
     fn in_doubt(&self, done: &Self::Done) -> Vec<TaskId> {
         let _ = done;

@@ -203,7 +203,7 @@ impl Op for Settle<'_> {
         }
     }
 
-    fn grows(&self) -> bool {
+    fn brings_back(&self) -> bool {
         match &self.verdict {
             Verdict::Retry { .. } | Verdict::Bury { .. } => true,
             Verdict::Release(terms) => *terms != Terms::new(),

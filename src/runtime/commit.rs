@@ -22,7 +22,7 @@ use crate::runtime::deadlines::Walk;
 use crate::runtime::derived_state::DerivedState;
 use crate::runtime::events::Hub;
 use crate::runtime::group_commit::{GroupCommit, Mark};
-use crate::store::{Health, Opened, Store};
+use crate::store::{Burden, Health, Opened, Store};
 use crate::words::clock::{Clock, Now, QueueClock};
 use crate::words::error::{DamagedRow, Error, ErrorKind, Result};
 use crate::words::limits::{SWEEP_TASKS, SWEEP_TASKS_FULL, SWEEPS_OF_TURN};
@@ -362,6 +362,10 @@ impl EngineState {
                 (grows, attempt.call.leaves_ends) = (true, true);
             }
         }
+        let burden = match grows {
+            true => Some(Burden::Adds),
+            false => op.brings_back().then_some(Burden::Returns),
+        };
         if attempt.beside.is_some_and(|other| other.overlaps(&self.decision)) {
             return Err(Undone::TryAfter(Need::Transaction));
         }
@@ -374,7 +378,7 @@ impl EngineState {
         let wrote = (durable && !decision.rows.is_empty()).then_some(attempt.now.lease);
         let advance = self.advance(self.decision.effects.durable_bytes);
         let armed = self.health.arm();
-        let appended = self.store.append(&mut self.decision.rows, advance, grows).map(|number| {
+        let appended = self.store.append(&mut self.decision.rows, advance, burden).map(|number| {
             let mark = if durable { Mark(number) } else { Mark(0) };
             self.derived.outbox.wrote = wrote.or(self.derived.outbox.wrote);
             if !self.derived.gated.tubes.is_empty() || self.decision.effects.slots.is_some() {

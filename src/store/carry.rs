@@ -20,23 +20,27 @@ pub(super) const RECORD_PART: u64 = 5;
 pub(super) const KEPT_PART: u64 = 8;
 
 /// The maximum that a carried overlay may take, in percent of the ring: after a record that adds
-/// tasks, after one that moves them, and after one that removes rows.
-const MOST: [u64; 3] = [33, 38, 41];
+/// tasks, after one that brings them back, after one that moves them, and after one that removes
+/// rows. So puts leave room for the errors of what is taken, and these for takes, without which
+/// nothing would be acked.
+const MOST: [u64; 4] = [33, 35, 38, 41];
 /// The size of the ring divided by these is what a record leaves free for those of the next
 /// burdens. Where the ring is full before the overlay is as large as it may be, an ack does not
 /// wait behind puts.
-const SPARE_PART: [u64; 3] = [32, 64, u64::MAX];
-const _: () = assert!(KEPT_PART < ROW_PART && 2 * MOST[2] + 100 / KEPT_PART < 100);
+const SPARE_PART: [u64; 4] = [32, 48, 64, u64::MAX];
+const _: () = assert!(KEPT_PART < ROW_PART && 2 * MOST[3] + 100 / KEPT_PART < 100);
 
 /// What a record does to the overlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Burden {
-    /// It adds something new, such as a task or a reason.
+    /// It adds something new, such as a task.
     Adds = 0,
+    /// It brings tasks back or sets them aside, with an error or a reason.
+    Returns = 1,
     /// It moves tasks.
-    Moves = 1,
+    Moves = 2,
     /// It removes rows.
-    Frees = 2,
+    Frees = 3,
 }
 
 impl Burden {

@@ -71,7 +71,8 @@ use crate::words::sync::Arc;
 pub(crate) use app_tables::is_app_table;
 use base::Base;
 pub(crate) use base_transaction::BaseTransaction;
-use carry::{Burden, Load};
+pub(crate) use carry::Burden;
+use carry::Load;
 use checkpoint::CheckpointFailure;
 pub(crate) use checkpoint::Retired;
 use disk::DiskFile;
@@ -194,7 +195,7 @@ impl Store {
         &mut self,
         writes: &mut WriteSet,
         advance: MetaDelta,
-        adds: bool,
+        burden: Option<Burden>,
     ) -> Result<u64, StoreFailure> {
         self.ensure_running().map_err(StoreFailure::Broken)?;
         #[cfg(test)]
@@ -208,7 +209,7 @@ impl Store {
             let reserves = meta.reserved != self.meta.reserved;
             let written = match &mut self.ring {
                 Some(ring) => {
-                    let burden = if adds { Burden::Adds } else { Burden::of(layer) };
+                    let burden = burden.unwrap_or_else(|| Burden::of(layer));
                     let carried = self.rows.carry_bytes();
                     let (mut load, mut growth) = (Load::of(carried, ring.size, burden), 0);
                     if !writes.days.is_empty() {

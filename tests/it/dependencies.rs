@@ -379,6 +379,28 @@ fn a_finished_task_is_kept_for_those_after_it_and_then_by_its_retention() {
     is_sound(&queue);
 }
 
+/// Regression: a finished task that another one holds has no end. Once it was released it had none,
+/// although its tube had an age by then: it went with the next work of the tube, or never.
+#[test]
+fn a_finished_task_that_was_held_goes_by_the_age_that_its_tube_has_then() {
+    let (queue, clock) = by_hand();
+    let kept = TubeOptions::default().keep_finished(Retention::new());
+    let (tube, other) = (queue.create_tube("t", kept).unwrap(), queue.tube("other").unwrap());
+    let parent = tube.put(b"p").unwrap();
+    other.task(b"c").after([parent]).put().unwrap();
+    tube.take().unwrap().ack().unwrap();
+    tube.set("keep_finished", Retention::new().age(secs(60))).unwrap();
+    clock.advance(secs(10));
+    queue.tick().unwrap();
+    other.take().unwrap().ack().unwrap();
+    for (after, finished) in [(49, 1), (1, 0)] {
+        clock.advance(secs(after));
+        queue.tick().unwrap();
+        assert_eq!(tube.stats().unwrap().finished, finished);
+        is_sound(&queue);
+    }
+}
+
 #[test]
 fn a_put_again_keeps_or_replaces_what_it_waits_for() {
     let (queue, _) = by_hand();

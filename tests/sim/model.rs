@@ -845,6 +845,11 @@ impl Model {
         let clock = if task.by_wall { self.time.wall_now() } else { self.time.queue };
         let wait = task.seen.due.map_or(0, |due| due.saturating_sub(clock));
         seen.tracked = self.tracked.contains(&serial);
+        let of_tube = &self.tubes[&task.tube].opts;
+        seen.book = seen.book.or(of_tube.book.map(book_name));
+        if let Some((name, text)) = of_tube.detail.map(detail) {
+            seen.details.entry(name).or_insert(text);
+        }
         seen.tags = task.tags.iter().map(|(tag, _)| tag_name(*tag)).collect();
         (seen.history, seen.dropped) = self.history(task);
         seen.max_attempts = max_attempts(task, &self.tubes[&task.tube].opts);

@@ -103,7 +103,7 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
     let conditions = Rng::new(seed ^ 1 << 57);
     let (throttles, gates) = (Rng::new(seed ^ 1 << 56), Rng::new(seed ^ 1 << 55));
     let (waits, made) = (Rng::new(seed ^ 1 << 54), [const { None }; 4]);
-    let moves = Rng::new(seed ^ 1 << 53);
+    let (moves, words) = (Rng::new(seed ^ 1 << 53), Rng::new(seed ^ 1 << 52));
     let kinds = [TubeKind::General; 4];
     let mut maker = Maker {
         rng,
@@ -120,6 +120,7 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         gates,
         waits,
         moves,
+        words,
         made,
         profile,
         kinds,
@@ -134,6 +135,9 @@ pub fn script(seed: u64, profile: Profile) -> Vec<Step> {
         }
         if maker.tags.one_in(10) {
             steps.push(maker.tag());
+        }
+        if maker.words.one_in(30) {
+            steps.push(maker.word());
         }
         if maker.moves.one_in(30) {
             steps.push(maker.move_one());
@@ -209,6 +213,8 @@ struct Maker {
     waits: Rng,
     /// Which tasks are moved with other names and gates.
     moves: Rng,
+    /// The books and details of tubes, and whether they drop payloads.
+    words: Rng,
     /// The options of each tube, if calls wait.
     made: [Option<Opts>; 4],
     profile: Profile,
@@ -296,6 +302,7 @@ impl Maker {
             opts.required = self.required();
         }
         opts.throttled = self.throttles.one_in(2);
+        (opts.book, opts.detail) = (self.book(), self.detail());
         if self.tunes.one_in(4) {
             opts.history = self.tunes.of(&HISTORIES);
         }
@@ -421,6 +428,26 @@ impl Maker {
     fn track(&mut self) -> Step {
         let tube = self.tracks.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
         Step::Track { tube, task: self.tracks.near(), is_on: !self.tracks.one_in(3) }
+    }
+
+    /// What the tasks of a tube have that are given none.
+    fn book(&mut self) -> Option<u8> {
+        self.words.one_in(3).then(|| self.words.below(3) as u8)
+    }
+
+    fn detail(&mut self) -> Option<(u8, u8)> {
+        self.words.one_in(3).then(|| (self.words.below(2) as u8, self.words.below(4) as u8))
+    }
+
+    /// Changes what the tasks of a tube have or keep.
+    fn word(&mut self) -> Step {
+        let to = match self.words.below(3) {
+            0 => Tune::Book(self.book()),
+            1 => Tune::Detail(self.detail()),
+            _ => Tune::Drops(self.words.one_in(2)),
+        };
+        let tube = self.words.of(&[0, 0, 0, 0, 1, 1, 2, 3]);
+        Step::Tune { tube, to, is_set: !self.words.one_in(3) }
     }
 
     fn required(&mut self) -> Required {

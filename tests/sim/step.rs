@@ -92,6 +92,9 @@ pub struct Opts {
     pub free: bool,
     /// Entries and bytes of each history.
     pub history: (u32, u32),
+    /// What its tasks have that are given none.
+    pub book: Option<u8>,
+    pub detail: Option<(u8, u8)>,
 }
 
 /// Where keys are unique, and tasks of which states count.
@@ -189,6 +192,8 @@ impl Opts {
             to: To::Place,
             free: false,
             history: (100, 4096),
+            book: None,
+            detail: None,
         }
     }
 
@@ -227,6 +232,12 @@ impl Opts {
         if let Some(kept) = self.buried {
             options = options.keep_buried(kept.build());
         }
+        if let Some(book) = self.book {
+            options = options.book(&book_name(book));
+        }
+        if let Some((name, text)) = self.detail.map(detail) {
+            options = options.detail(&name, &text);
+        }
         options
     }
 }
@@ -262,6 +273,9 @@ pub enum Tune {
     Throttle(bool),
     /// The grace, where it returns to, whether it is free.
     Lapse(u64, To, bool),
+    Drops(bool),
+    Book(Option<u8>),
+    Detail(Option<(u8, u8)>),
 }
 
 impl Tune {
@@ -285,6 +299,11 @@ impl Tune {
                 ("throttle", names.into_iter().collect::<BTreeSet<_>>().into())
             }
             Self::Lapse(grace, to, free) => ("lapse", lapse(grace, to, free).into()),
+            Self::Drops(drops) => ("drop_payloads", drops.into()),
+            Self::Book(book) => ("book", book.map(book_name).into()),
+            Self::Detail(given) => {
+                ("details", given.map(detail).into_iter().collect::<BTreeMap<_, _>>().into())
+            }
         }
     }
 
@@ -305,6 +324,9 @@ impl Tune {
             Self::Require(_) => Self::Require(opts.required),
             Self::Throttle(_) => Self::Throttle(opts.throttled),
             Self::Lapse(..) => Self::Lapse(opts.grace, opts.to, opts.free),
+            Self::Drops(_) => Self::Drops(opts.drops),
+            Self::Book(_) => Self::Book(opts.book),
+            Self::Detail(_) => Self::Detail(opts.detail),
         }
     }
 
@@ -326,6 +348,9 @@ impl Tune {
             Self::Lapse(grace, to, free) => {
                 (opts.grace, opts.to, opts.free) = (grace, to, free);
             }
+            Self::Drops(drops) => opts.drops = drops,
+            Self::Book(book) => opts.book = book,
+            Self::Detail(detail) => opts.detail = detail,
         }
     }
 }

@@ -3,34 +3,24 @@
 use crate::methods;
 
 /// What no model plays: reads, handles, and other ways to the same op.
-const NOT_PLAYED: [&str; 31] = [
+const NOT_PLAYED: [&str; 21] = [
     "base_space",
     "compact_with",
     "consumer_with",
-    "details",
     "encode",
-    "is_lost",
     "latencies",
     "on_event",
     "on_lost",
     "on_task_change_with_payload",
-    "overview",
-    "passed",
-    "peek_many",
-    "previous",
     "put_front", // by `front`
     "put_receipt",
     "repair", // tests/sim/repairs.rs
-    "requiring",
     "synced",
     "take_group", // by `try_take_group`
     "take_group_timeout",
     "take_group_until",
     "take_timeout", // by `take_timeout_until`
     "take_until",
-    "taken_by",
-    "throttled",
-    "throttles",
     "undepend",
     "wait_for_until",
     "wait_ready_timeout_until",

@@ -235,7 +235,10 @@ fn ends(
             _ => return Ok(()),
         },
     };
-    let has_left = has(Work::Unlink, later)?;
+    // A put that goes on learns at its end that its task is cancelled.
+    let linking = view.row(&work(Work::Linking, later))?.and_then(|(_, row)| row);
+    let linking = linking.as_deref().and_then(LinkingRow::decode);
+    let has_left = has(Work::Unlink, later)? || linking.is_some_and(|it| it.is_cancelled);
     if !has_left && fate(row, ended) != Fate::Stays {
         let line = format!("task {earlier}: it has ended, and no work lets task {later} learn it");
         let at = work(Work::Cascade, earlier);

@@ -39,7 +39,8 @@ impl Transition<'_> {
 }
 
 /// Removes the tasks that ended first while the tube does not keep them, at most a few, and not
-/// this one. What is left is due work.
+/// this one. What is left is due work, now or when the next one is too old: a task that was held by
+/// others may have been put there at an end that is not its tube's any more.
 #[cold]
 pub(crate) fn trim(
     ctx: &mut OpContext<'_>,
@@ -48,8 +49,12 @@ pub(crate) fn trim(
     spared: Option<TaskId>,
 ) -> Result<()> {
     let mut trim = Trim { left: TRIMMED_MAX, spared, ..Trim::default() };
-    if !trim.remove_some(ctx, tube, tag)?.is_over() {
-        ctx.effects().deadline(tube.number, NextDue::of(Deadline::Ttl, 0));
+    let next = match trim.remove_some(ctx, tube, tag)? {
+        Trimmed::Until(end) => end,
+        Trimmed::Cut => 0,
+    };
+    if next != NEVER {
+        ctx.effects().deadline(tube.number, NextDue::of(Deadline::Ttl, next));
     }
     Ok(())
 }
@@ -95,12 +100,6 @@ enum Trimmed {
     Until(u64),
     /// There may be more.
     Cut,
-}
-
-impl Trimmed {
-    fn is_over(&self) -> bool {
-        matches!(self, Self::Until(_))
-    }
 }
 
 impl Trim {

@@ -27,6 +27,10 @@ impl<O: Op> Op for AfterWork<'_, O> {
         self.op.grows() || self.work.grows()
     }
 
+    fn brings_back(&self) -> bool {
+        self.op.brings_back()
+    }
+
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<Self::Done> {
         let more = self.work.decide(ctx)?;
         // An op sees the row of its tube as it was before the decision, and which gates of tasks

@@ -12,7 +12,7 @@ use crate::format::layer::WriteSet;
 use crate::format::{Range, RowOp, Tag, Value, key};
 use crate::runtime::group_commit::GroupCommit;
 use crate::runtime::wake::{WaitPlace, Waiting};
-use crate::store::{Access, Clocks, Config, Folder, MetaDelta, Store, StoreFailure};
+use crate::store::{Access, Burden, Clocks, Config, Folder, MetaDelta, Store, StoreFailure};
 use crate::words::clock::{ManualClock, NEVER};
 use crate::words::limits::JOURNAL_BYTES_MIN;
 use crate::words::limits::{DUE_OF_TURN, NUMBER_BLOCK, TRANSACTION_NUMBERS};
@@ -70,7 +70,7 @@ fn numbers_are_drawn_while_the_ring_is_full() {
     let append = |state: &mut EngineState, name: &str, op: RowOp, adds: bool| {
         let mut writes = WriteSet::default();
         writes.write((key::name(name), op));
-        state.store.append(&mut writes, state.advance(0), adds)
+        state.store.append(&mut writes, state.advance(0), adds.then_some(Burden::Adds))
     };
     let row = || RowOp::Add(Value::from(&[7; 400][..]));
     let mut names = (0..).map(|number: u32| number.to_string());
@@ -264,7 +264,7 @@ fn the_note_that_all_is_synced_gives_no_numbers() {
     let mut state = EngineState::new(opened);
     let mut writes = WriteSet::default();
     writes.write((key::name("a"), RowOp::Add(Value::from(&[7; 400][..]))));
-    state.store.append(&mut writes, state.advance(0), true).unwrap();
+    state.store.append(&mut writes, state.advance(0), Some(Burden::Adds)).unwrap();
     group_commit.flush().unwrap();
     state.numbers.next.ids = state.numbers.end.ids - 1;
     // As before an op that is refused, or that writes to a temporary tube only.

@@ -7,7 +7,7 @@ use crate::engine::put::PutTasks;
 use crate::format::{Range, Tag, View};
 use crate::runtime::staged_put::StagedPut;
 use crate::words::dependency::After;
-use crate::{Conflict, ErrorKind, PutOutcome, Queue, Retention, TubeOptions};
+use crate::{Conflict, ErrorKind, Orphaned, PutOutcome, Queue, Retention, TubeOptions};
 
 /// A put that may wait for room holds no edges while it waits.
 #[test]
@@ -49,6 +49,39 @@ fn a_put_of_many_edges_that_finds_no_room_lets_the_earlier_tasks_go() {
     let (done, _) = staged.apply(&put).unwrap();
     assert_eq!(tube.peek(done[0].id).unwrap().dependencies.count, 299);
     drop(staged);
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+}
+
+/// Regression: between two steps of a put an earlier task ended so that the new one is cancelled:
+/// the put learns it at its end, and until then a check reported that no work said so.
+#[test]
+fn a_check_beside_a_put_of_many_edges_that_is_cancelled_reports_nothing() {
+    let queue = Queue::builder().by_hand(true).in_memory().unwrap();
+    let tube = queue.tube("t").unwrap();
+    let parents = tube.put_many(vec![&b"p"[..]; 600]).unwrap();
+    let core = &tube.inner.core;
+    let mut after = After::from(&parents);
+    after.orphaned = Some(Orphaned::Cancel);
+    let tasks = after.each_once();
+    let mut extras = Extras::default();
+    extras.after = Some(after);
+    let put = PutTasks {
+        tube: tube.number,
+        tasks: &[NewRow { payload: b"c", extras: Some(&extras), ..NewRow::PLAIN }],
+        is_batch: false,
+        staged: &[],
+        payload_bytes_max: usize::MAX,
+        durable_bytes_max: u64::MAX,
+        others_wait: false,
+        earlier: Some(&Earlier { found: core.find_all(&parents).unwrap(), linked: None }),
+    };
+    let mut links = LinkedPut::new(core);
+    links.write_some(&put, &tasks).unwrap();
+    tube.force_delete(parents[0]).unwrap();
+    queue.tick().unwrap();
+    assert_eq!(queue.check().unwrap(), [""; 0]);
+    assert_eq!(queue.repair().unwrap().steps, [""; 0]);
+    drop(links);
     assert_eq!(queue.check().unwrap(), [""; 0]);
 }
 

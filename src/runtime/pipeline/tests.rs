@@ -43,6 +43,10 @@ impl<O: Op> Op for Leaving<'_, O> {
         self.0.grows()
     }
 
+    fn brings_back(&self) -> bool {
+        self.0.brings_back()
+    }
+
     fn decide(&self, ctx: &mut OpContext<'_>) -> Result<O::Done> {
         self.0.decide(ctx)
     }

@@ -37,7 +37,7 @@ fn write(store: &mut Store, writes: impl IntoIterator<Item = (Key, RowOp)>) {
     let mut set = WriteSet::default();
     writes.into_iter().for_each(|row| set.write(row));
     let advance = MetaDelta { durable_bytes: 7, ..MetaDelta::default() };
-    store.append(&mut set, advance, false).unwrap();
+    store.append(&mut set, advance, None).unwrap();
 }
 
 fn add(value: &[u8]) -> RowOp {

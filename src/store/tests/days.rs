@@ -30,10 +30,10 @@ fn step(
         .iter()
         .map(|(day, item)| DayEntry { tube: 0, run: RUN, day: *day, item: *item })
         .collect();
-    match store.append(&mut set, moving(writes, 1), false) {
+    match store.append(&mut set, moving(writes, 1), None) {
         Err(StoreFailure::NoRoom) => {
             store.checkpoint().map_err(StoreFailure::Refused)?;
-            store.append(&mut set, moving(writes, 1), false)
+            store.append(&mut set, moving(writes, 1), None)
         }
         done => done,
     }

@@ -25,7 +25,7 @@ fn each_opening_reserves_numbers_and_a_close_returns_the_unused() {
     let reserved = Numbers { ids: 500_000, tokens: 0 };
     second
         .store
-        .append(&mut written(&list), MetaDelta { reserved, ..moving(&list, 77) }, false)
+        .append(&mut written(&list), MetaDelta { reserved, ..moving(&list, 77) }, None)
         .unwrap();
     // The next record does not repeat it.
     append(&mut second.store, &mut vec![add(2, b"x")]).unwrap();
@@ -54,10 +54,10 @@ fn numbers_without_a_record_are_not_reserved() {
     key.extend_from_slice(&(Run::TEMPORARY | 1).to_be_bytes());
     assert!(is_temporary(&key));
     let temporary = RowWrite { key, op: RowOp::Add(Value::from(b"t".as_slice())) };
-    store.append(&mut written(&[temporary]), advance, false).unwrap();
+    store.append(&mut written(&[temporary]), advance, None).unwrap();
     let durable = vec![add(1, b"d")];
     store
-        .append(&mut written(&durable), MetaDelta { reserved, ..moving(&durable, 1) }, false)
+        .append(&mut written(&durable), MetaDelta { reserved, ..moving(&durable, 1) }, None)
         .unwrap();
     sync(&store).unwrap();
     disk.power_cut();
@@ -75,7 +75,7 @@ fn a_plain_record_contains_no_numbers() {
         let list = vec![add(reserved, b"12345678")];
         let reserved = Numbers::both(reserved);
         store
-            .append(&mut written(&list), MetaDelta { reserved, ..moving(&list, 1) }, false)
+            .append(&mut written(&list), MetaDelta { reserved, ..moving(&list, 1) }, None)
             .unwrap();
         let span = store.ring.as_ref().unwrap().last;
         span.end - span.start

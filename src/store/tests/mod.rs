@@ -117,7 +117,7 @@ fn append(store: &mut Store, writes: &mut Vec<RowWrite>) -> Result<u64, StoreFai
     let advance = moving(writes, 1);
     let mut set = written(writes);
     let rows = set.layer.entries();
-    let answer = store.append(&mut set, advance, false);
+    let answer = store.append(&mut set, advance, None);
     if answer.is_err() {
         assert_eq!(store.durable_bytes(), before, "writes that were refused were counted");
     } else {

@@ -364,6 +364,9 @@ impl Model {
                     | Tune::Buried(_)
                     | Tune::Limit(_)
                     | Tune::Require(_)
+                    | Tune::Drops(_)
+                    | Tune::Book(_)
+                    | Tune::Detail(_)
                     | Tune::Throttle(_) => false,
                     Tune::InFlight(tasks) => !grouped && tasks != 1,
                     Tune::Lapse(..) => !timed && to != Tune::Lapse(0, To::Place, false),

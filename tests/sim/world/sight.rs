@@ -42,6 +42,49 @@ fn told(entry: &HistoryEntry) -> Told {
     }
 }
 
+/// A guard shows its task as the listing does, if it still holds it.
+fn look_through(guard: &Task, info: &TaskInfo, history: &History) -> Result<()> {
+    let left = match guard.time_left() {
+        Err(error) if error.is_lease_lost() => {
+            assert!(guard.is_lost()?, "{info:?}");
+            return Ok(());
+        }
+        left => left?,
+    };
+    if info.lease_left != Some(Duration::ZERO) {
+        let of_both = [info.lease_left, info.ttl_left].into_iter().flatten().min();
+        assert_eq!(left, of_both, "{info:?}");
+    }
+    assert!(!guard.is_lost()?, "{info:?}");
+    assert_eq!((guard.passed()?, guard.details()?), (info.passed.clone(), info.details.clone()));
+    let previous = guard.previous()?;
+    assert!(previous.is_none_or(|it| history.entries.contains(&it)), "{history:?}");
+    Ok(())
+}
+
+/// The next tasks are ready ones in the order of the listing: of each group, and of those with the
+/// same gates of their own, at most the first one, and all others.
+fn look_ahead(tube: &Tube, info: &tubewell::TubeInfo, ready: &[TaskInfo]) -> Result<()> {
+    let ahead: Vec<_> = tube.peek_many(1000)?.into_iter().map(|task| task.id).collect();
+    assert_eq!(ahead.first().copied(), tube.peek_next(State::Ready)?.map(|task| task.id));
+    let place = |id: &TaskId| ready.iter().position(|task| task.id == *id);
+    let places: Option<Vec<_>> = ahead.iter().map(place).collect();
+    let places = places.unwrap_or_else(|| panic!("{ahead:?} of {ready:?}"));
+    assert!(places.is_sorted_by(|one, next| one < next), "{ahead:?} of {ready:?}");
+    // All tasks of such a tube have a group.
+    let shares = format!("{:?}", info.options).contains("kind: Utube");
+    let mut lines = BTreeSet::new();
+    for task in ready {
+        let line = (&task.group, &task.requires, &task.throttles);
+        let is_alone = !shares && line == (&None, &vec![], &vec![]);
+        match ahead.contains(&task.id) {
+            true => assert!(is_alone || lines.insert(line), "{task:?} in {ahead:?}"),
+            false => assert!(!is_alone, "{task:?} not in {ahead:?}"),
+        }
+    }
+    Ok(())
+}
+
 impl World {
     pub(super) fn seen(&mut self, info: &TaskInfo) -> Verdict<Seen> {
         let stripped = info.payload_dropped;
@@ -113,16 +156,13 @@ impl World {
         let found = self.queue().find(id)?;
         let of = |task: &TaskInfo| (task.tube.clone(), task.state, task.payload.clone());
         assert_eq!((found.id, of(&found)), (id, of(info)));
-        // Of the guard that holds it: the others have lost their lease.
-        for guard in self.leases.values().filter_map(|lease| lease.guard.as_ref()) {
-            if guard.id() == id && info.lease_left != Some(Duration::ZERO) {
-                let left = [info.lease_left, info.ttl_left].into_iter().flatten().min();
-                assert!(guard.time_left().map_or(true, |time_left| time_left == left), "{info:?}");
-            }
+        let history = self.queue().history(id)?;
+        let guards = self.leases.values().filter_map(|lease| lease.guard.as_ref());
+        for guard in guards.filter(|guard| guard.id() == id) {
+            look_through(guard, info, &history)?;
         }
         let checkpoint = self.queue().tube(&info.tube)?.last_checkpoint(id)?;
         self.checkpoints.insert(id, checkpoint.map(|state| state.len() as u8));
-        let history = self.queue().history(id)?;
         self.histories.insert(id, history);
         Ok(())
     }
@@ -132,6 +172,10 @@ impl World {
     pub fn look(&mut self) -> Verdict<Result<Sight>> {
         let listing =
             self.listing().and_then(|listing| Ok((listing, self.queue().taken()?, self.own()?)));
+        let listing = listing.and_then(|listing| {
+            self.look_at_holders(&listing.1)?;
+            Ok(listing)
+        });
         let durable_bytes = self.queue().space().map(|space| space.durable_bytes);
         let gates = self.conditions().and_then(|conditions| Ok((conditions, self.throttle()?)));
         let tags = self.tags().and_then(|tags| Ok((tags, self.tracked()?, gates?)));
@@ -213,10 +257,28 @@ impl World {
 
     /// The limit of the throttle. As many tasks hold a slot of it as are counted.
     fn throttle(&mut self) -> Result<Option<u64>> {
-        let Some(throttle) = self.queue().throttle(THROTTLE)? else { return Ok(None) };
+        let all = self.queue().throttles()?;
+        let throttle = self.queue().throttle(THROTTLE)?;
+        let listed = all.into_iter().find(|throttle| throttle.name == THROTTLE);
+        assert_eq!(format!("{throttle:?}"), format!("{listed:?}"));
+        let Some(throttle) = throttle else { return Ok(None) };
         let held = self.queue().throttle_holders(THROTTLE).collect::<Result<Vec<_>>>()?;
         assert_eq!(held.len() as u64, throttle.in_flight);
         Ok(Some(throttle.limit))
+    }
+
+    /// The tasks of each consumer are listed as they are among all that are taken.
+    fn look_at_holders(&mut self, taken: &[tubewell::TakenInfo]) -> Result<()> {
+        for name in (0..5).map(consumer_name) {
+            let held = taken.iter().filter(|taken| taken.holder.as_deref() == Some(&name));
+            let mut held: Vec<_> = held.map(|taken| taken.id).collect();
+            let listed = self.queue().taken_by(&name)?.map(|taken| Ok(taken?.id));
+            let mut listed = listed.collect::<Result<Vec<_>>>()?;
+            held.sort_unstable();
+            listed.sort_unstable();
+            assert_eq!(listed, held, "{name}");
+        }
+        Ok(())
     }
 
     /// The tracked ids, each with whether there is a task.
@@ -275,6 +337,9 @@ impl World {
             let newest = tube.finished().map(|task| task.map(|task| (task.finished, task.id)));
             let newest: Vec<_> = newest.collect::<Result<_>>()?;
             assert!(newest.iter().rev().eq(&done), "{newest:?} are listed, and {done:?} finished");
+            let ready = tasks.iter().filter(|task| task.state == State::Ready);
+            let info = tube.info()?;
+            look_ahead(&tube, &info, &ready.cloned().collect::<Vec<_>>())?;
             // A wait takes nothing, and ends at once only if there is one.
             let next = tube.peek_next(State::Ready)?;
             assert!(!tube.wait_ready(Duration::ZERO)? || next.is_some(), "{next:?}");
@@ -282,9 +347,34 @@ impl World {
                 tasks.push(tube.peek(task?.id)?);
             }
             tasks.iter().try_for_each(|task| self.look_beside(task))?;
-            tubes.push((no, tube.info()?, tube.stats()?, tasks, groups_of(&tube)?));
+            tubes.push((no, info, tube.stats()?, tasks, groups_of(&tube)?));
         }
+        let infos: Vec<_> = tubes.iter().map(|(_, info, ..)| info).collect();
+        self.look_over(&infos)?;
         Ok((names, tubes))
+    }
+
+    /// The overview shows each tube as a look at it alone does, and so do the lists of what stands
+    /// before a condition or the throttle.
+    fn look_over(&mut self, infos: &[&tubewell::TubeInfo]) -> Result<()> {
+        let text = |info: &tubewell::TubeInfo| format!("{info:?}");
+        let of = |name: &str| infos.iter().find(|info| info.name == name);
+        let mut all = self.queue().overview()?;
+        all.retain(|info| of(&info.name).is_some());
+        all.sort_by(|one, next| one.name.cmp(&next.name));
+        let mut each: Vec<_> = infos.iter().map(|info| text(info)).collect();
+        each.sort_unstable();
+        assert_eq!(all.iter().map(text).collect::<Vec<_>>(), each);
+        let conditions = (0..CONDITIONS).map(condition_name);
+        let conditions: Vec<_> = conditions.map(|name| self.queue().requiring(&name)).collect();
+        for behind in conditions.into_iter().chain([self.queue().throttled(THROTTLE)]) {
+            for tube in behind {
+                let (name, ready) = tube?;
+                let known = of(&name).map(|info| info.stats.ready);
+                assert!(known.is_none_or(|known| known == ready), "{name}: {ready}, {known:?}");
+            }
+        }
+        Ok(())
     }
 
     fn seen_tube(
