@@ -125,30 +125,41 @@ pub(crate) fn count_taken(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usiz
 #[inline(never)]
 fn count_gated(ctx: &mut OpContext<'_>, tube: &TubeEntry, taken: usize) -> Result<()> {
     if taken > 0 {
-        move_pace(ctx, tube, i128::try_from(taken).unwrap_or(i128::MAX))?;
+        let taken = i128::try_from(taken).unwrap_or(i128::MAX);
+        move_pace(ctx, tube, |step| step.saturating_mul(taken))?;
     }
     slots::note_taken(ctx, tube, taken)
 }
 
-/// Gives the take of a lease back to the rate of its tube, which a close returns.
+/// Gives the take of a lease back to the rate of its tube, which a close returns: as much of it as
+/// time has not made up for since. More would let others through for a take that counts no more.
+/// `since` is lease time; [`NEVER`] if it is not known.
 #[cold]
 #[inline(never)]
-pub(crate) fn return_pace(ctx: &mut OpContext<'_>, number: u32) -> Result<()> {
+pub(crate) fn return_pace(ctx: &mut OpContext<'_>, number: u32, since: u64) -> Result<()> {
+    let held = match since {
+        NEVER => return Ok(()),
+        since => i128::from(ctx.now.lease.saturating_sub(since)) * 1000,
+    };
     // The op may have given others back.
     let tube = query::tube(ctx, number)?;
-    move_pace(ctx, &tube, -1)
+    move_pace(ctx, &tube, |step| (held - step).min(0))
 }
 
-/// Moves the pace of a tube by so many tasks.
+/// Moves the pace of a tube by so many nanoseconds, by those from one task to the next.
 #[cold]
 #[inline(never)]
-fn move_pace(ctx: &mut OpContext<'_>, tube: &TubeEntry, tasks: i128) -> Result<()> {
+fn move_pace(
+    ctx: &mut OpContext<'_>,
+    tube: &TubeEntry,
+    by: impl FnOnce(i128) -> i128,
+) -> Result<()> {
     let Some(rate) = tube.row.options.gates.as_ref().and_then(|gates| gates.rate) else {
         return Ok(());
     };
     let (now, step) = (ctx.now.queue, i128::try_from(step(&rate)).unwrap_or(i128::MAX));
     let before = i128::try_from(paced(&rate, tube.row.pace, now)).unwrap_or(i128::MAX);
-    let after = before.saturating_add(step.saturating_mul(tasks)).max(1);
+    let after = before.saturating_add(by(step)).max(1);
     let pace = after.unsigned_abs();
     ctx.set_tube(tube.number, TubeRow { pace, ..tube.row.clone() }, None)?;
     if rate_free(&rate, pace, now) == 0 {

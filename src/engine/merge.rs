@@ -73,10 +73,12 @@ pub(crate) struct MergePlace {
     has_moved: bool,
 }
 
-/// The rows of tasks in the order in which they are moved. Leases come first, so that what they
-/// hold is held before others may be taken. The tags of one line have one order of ranks.
-const LINES: [&[Tag]; 8] = [
+/// The rows of tasks in the order in which they are moved. Leases come first, and delayed tasks
+/// that hold their group, so that what they hold is held before others may be taken. The tags of
+/// one line have one order of ranks.
+const LINES: [&[Tag]; 9] = [
     &[Tag::Taken],
+    &[Tag::Delayed],
     &[Tag::Fresh, Tag::Ready],
     &[Tag::Line],
     &[Tag::Delayed],
@@ -85,6 +87,9 @@ const LINES: [&[Tag]; 8] = [
     &[Tag::Trashed],
     &[Tag::Done],
 ];
+
+/// The line of the delayed tasks that hold their group. The others stay there for a later line.
+const HOLDING: usize = 1;
 
 impl Op for BeginMerge {
     type Done = ();
@@ -237,6 +242,9 @@ impl Op for MergeSome {
             };
             let Some((stored, state)) = open(ctx, &from, tag, &met)? else { continue };
             bytes += stored.own().map_or(0, |row| row.payload.bytes() as usize);
+            if place.line == HOLDING && !holds_group(&state) {
+                continue;
+            }
             let id = stored.task(&from)?.id;
             let passed = ctx.attempt(|ctx| self.pass(ctx, (&from, &to), stored, state));
             match sound(passed) {
@@ -259,6 +267,10 @@ impl Op for MergeSome {
         done.next = Some(place);
         Ok(done)
     }
+}
+
+fn holds_group(state: &TaskState) -> bool {
+    matches!(state, TaskState::Delayed(row) if row.holds_group)
 }
 
 /// The tube that others are merged into, if it can be: it may be gone, or damaged.
@@ -311,6 +323,10 @@ impl MergePlace {
     /// The next row of a task, with its tag.
     fn next(&mut self, ctx: &OpContext<'_>, from: &TubeEntry) -> Result<Option<(Tag, Met)>> {
         while let Some(tags) = LINES.get(self.line) {
+            if self.line == HOLDING && ctx.count(from.range(Tag::Group)) == 0 {
+                (self.line, self.after) = (self.line + 1, Default::default());
+                continue;
+            }
             let mut first: Option<(usize, Tag, Met)> = None;
             for (lane, (tag, after)) in tags.iter().zip(&self.after).enumerate() {
                 let Some(met) = row_after(ctx, from, *tag, after.as_ref())? else { continue };
@@ -446,7 +462,9 @@ mod tests {
 
     #[test]
     fn every_state_of_a_task_is_moved_once() {
-        let lines: Vec<Tag> = LINES.iter().copied().flatten().copied().collect();
+        let others = LINES.iter().enumerate().filter(|(line, _)| *line != HOLDING);
+        let lines: Vec<Tag> = others.flat_map(|(_, tags)| tags.iter().copied()).collect();
+        assert_eq!(LINES[HOLDING], [Tag::Delayed]);
         let tags: BTreeSet<Tag> = Tag::states().chain([Tag::Fresh]).collect();
         assert_eq!(lines.iter().copied().collect::<BTreeSet<_>>(), tags);
         assert_eq!(lines.len(), tags.len());

@@ -72,7 +72,7 @@ pub(crate) fn return_task(
         cause => cause,
     };
     if cause == Cause::Close && task.tube.row.options.gates.is_some() {
-        gates::return_pace(ctx, task.tube.number)?;
+        gates::return_pace(ctx, task.tube.number, taken.since)?;
     }
     let mut progress = taken.progress.clone();
     let mut to = if matches!(cause, Cause::Lost | Cause::Ttr) {

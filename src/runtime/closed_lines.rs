@@ -31,6 +31,8 @@ struct Behind {
     /// Those for which it is known to be closed. Each came here by a look of a take, so that the
     /// walk over them at the next slot that is left costs no more than those looks.
     closed: BTreeSet<u32>,
+    /// The runs that the throttle has had, if it is one.
+    runs: BTreeSet<Run>,
 }
 
 /// What is known of the lines of one tube.
@@ -92,13 +94,14 @@ impl ClosedLines {
 
     /// A line of the tube stands behind this gate. It is the throttle of this run, if it is one.
     pub(crate) fn enter(&mut self, tube: u32, gate: &str, run: Option<Run>) {
-        if let (Some(run), NamedGate::Throttle(name)) = (run, task_gates::named(gate)) {
-            self.throttles.insert(run, name.to_owned());
-        }
         let of_tube = self.of_tubes.entry(tube).or_default();
         of_tube.gates.insert(gate.to_owned());
         let behind = self.tubes.entry(gate.to_owned()).or_default();
         behind.all.insert(tube);
+        if let (Some(run), NamedGate::Throttle(name)) = (run, task_gates::named(gate)) {
+            behind.runs.insert(run);
+            self.throttles.insert(run, name.to_owned());
+        }
         if !of_tube.may_open.contains(gate) {
             behind.closed.insert(tube);
         }
@@ -194,10 +197,9 @@ impl ClosedLines {
             tubes.all.remove(&tube);
             tubes.closed.remove(&tube);
             if tubes.all.is_empty() {
+                // Not by the name: a look at all throttles for each gate would go with the square.
+                tubes.runs.iter().for_each(|run| _ = self.throttles.remove(run));
                 self.tubes.remove(gate);
-                if let NamedGate::Throttle(left) = task_gates::named(gate) {
-                    self.throttles.retain(|_, name| name != left);
-                }
             }
         }
         if let Some(of_tube) = self.of_tubes.get_mut(&tube) {

@@ -105,7 +105,7 @@ pub struct ThrottleInfo {
 /// Of three in a minute, one is taken every 20 seconds. After a time without takes, a
 /// [burst](Rate::burst) of several may be taken at once; then they are spaced again. What is
 /// released, retried or lost counts again when it is taken again. The takes whose leases a
-/// [close](crate::Queue::close) returns do not count.
+/// [close](crate::Queue::close) returns do not count, as far as time has not made up for them.
 ///
 /// ```
 /// use std::time::Duration;

@@ -359,6 +359,33 @@ fn a_close_gives_the_takes_of_its_leases_back() {
     assert_eq!((held.len(), queue.tube("t").unwrap().take_many(9).unwrap().len()), (2, 2));
 }
 
+/// Regression: a lease that was older than the time from one task to the next gave a whole one back
+/// at a close, and a task was taken 59 seconds early.
+#[test]
+fn a_close_gives_back_what_time_has_not_made_up_for() {
+    let (_home, path) = home();
+    let (builder, clock) = still();
+    let queue = builder.open(&path).unwrap();
+    let tube = queue.create_tube("t", paced(1, 1)).unwrap();
+    fill(&tube, 9);
+    let held = tube.take().unwrap();
+    clock.advance(secs(60));
+    tube.take().unwrap().ack().unwrap();
+    clock.advance(secs(1));
+    close_sound(queue);
+    drop(held);
+    let open = || still().0.clock(clock.clone()).open(&path).unwrap();
+    let queue = open();
+    let tube = queue.tube("t").unwrap();
+    assert!(tube.try_take().unwrap().is_none());
+    clock.advance(secs(59));
+    let _held = tube.try_take().unwrap().unwrap();
+    // Of this one half is left.
+    clock.advance(secs(30));
+    close_sound(queue);
+    assert!(open().tube("t").unwrap().try_take().unwrap().is_some());
+}
+
 /// Takers wait for the next task of a rate, however many tubes let one through at once.
 #[test]
 fn forty_rates_that_let_the_next_task_through_at_once_wake_forty_takers() {

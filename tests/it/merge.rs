@@ -7,8 +7,8 @@ use std::thread;
 use std::time::UNIX_EPOCH;
 use tubewell::{
     Cause, Clock, Conflict, Ended, ErrorKind, Lease, ManualClock, Merged, Place, Placement,
-    PutView, Queue, Result, Retention, State, Stop, Task, TaskId, Ticket, TicketHandle, Tube,
-    TubeKind, TubeOptions, TubeStats, Unique,
+    PutView, Queue, Release, Result, Retention, SettingValue, State, Stop, Task, TaskId, Ticket,
+    TicketHandle, Tube, TubeKind, TubeOptions, TubeStats, Unique,
 };
 
 fn kept() -> TubeOptions {
@@ -311,6 +311,35 @@ fn a_group_is_as_busy_there_as_it_was() {
         let task = new.take().unwrap();
         assert_eq!(task.id(), *id);
         assert!(new.try_take().unwrap().is_none());
+        task.ack().unwrap();
+    }
+    sound(&queue);
+}
+
+/// Regression: delayed tasks came after the others of their group, which were taken meanwhile
+/// although one of them held the group.
+#[test]
+fn a_delayed_task_that_holds_its_group_comes_before_the_others() {
+    let held = || TubeOptions::default().hold_group_while_delayed(true);
+    let (queue, old, new, clock) = with(&held());
+    new.set("capacity", 3u64).unwrap();
+    let put = || old.task(b"x").group("g").put().unwrap();
+    let ids: Vec<_> = (0..5).map(|_| put()).collect();
+    let plain = old.task(b"x").delay(secs(5)).put().unwrap();
+    old.take().unwrap().release_with(Release::new().delay(secs(60))).unwrap();
+    assert!(old.try_take().unwrap().is_none(), "its group is held");
+    let done = queue.merge("old", "new").unwrap();
+    assert_eq!((done.moved, done.stopped_at), (3, Some(ids[3])));
+    assert_eq!(new.peek(ids[0]).unwrap().state, State::Delayed);
+    assert!(new.try_take().unwrap().is_none(), "it is held here too");
+    sound(&queue);
+    new.set("capacity", SettingValue::Nothing).unwrap();
+    assert_eq!(merged(&queue), 3);
+    assert_eq!(new.peek(plain).unwrap().state, State::Delayed);
+    clock.advance(secs(60));
+    for id in ids.iter().chain([&plain]) {
+        let task = new.take().unwrap();
+        assert_eq!(task.id(), *id);
         task.ack().unwrap();
     }
     sound(&queue);
