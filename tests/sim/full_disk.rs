@@ -648,6 +648,32 @@ fn r3_a_session_ends_when_another_program_makes_room() {
     });
 }
 
+/// Regression: where the journal had no room for another put, a retry, a bury and a fail had none
+/// either. Now tasks in hand come back until there is only room for takes.
+#[test]
+fn r3_errors_of_tasks_in_hand_have_room_after_the_last_put() {
+    let disk = SimDisk::new(1);
+    let (queue, tube) = open(&disk, Durability::Durable);
+    for _ in 0..80 {
+        tube.put_many(vec![[6; 60]; 64]).unwrap();
+    }
+    disk.set_quota(disk.blocks() + 8);
+    let mut refused = 0;
+    while refused < 3 {
+        refused += usize::from(tube.put(&[6; 300]).is_err());
+    }
+    // Takes go on after what would add something is refused.
+    let mut held = Vec::new();
+    while held.len() < 3 || queue.set_throttle(&held.len().to_string(), 1).is_ok() {
+        held.push(tube.try_take().unwrap().expect("there are tasks"));
+    }
+    let mut held = held.into_iter();
+    held.next().unwrap().retry_after("no answer", Duration::ZERO).unwrap();
+    held.next().unwrap().bury("no answer").unwrap();
+    held.next().unwrap().fail("post", "no answer").unwrap();
+    let _last = tube.try_take().unwrap();
+}
+
 /// R3 for transactions: rows of the application use the space that there is, also if it is less
 /// than redb asks for at once. Regression: it asked again at each insert, and the base never grew.
 #[test]
