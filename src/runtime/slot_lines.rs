@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 #[derive(Debug, Default)]
 pub(crate) struct SlotLines {
     lines: BTreeMap<Run, SlotLine>,
+    /// The tubes with the throttles of which slots are kept for them: a take asks for those of its
+    /// tube, and there may be a thousand throttles.
+    keeping: BTreeSet<(u32, Run)>,
     /// The throttles whose free slots are still to be offered.
     pub(crate) unsettled: BTreeSet<Run>,
 }
@@ -26,20 +29,6 @@ struct SlotLine {
     /// The slots that are kept, by tube; each for a taker that was woken.
     kept: BTreeMap<u32, u64>,
     all_kept: u64,
-}
-
-impl SlotLine {
-    /// Keeps up to so many slots less for a tube. Returns whether it had one.
-    fn give_up(&mut self, tube: u32, slots: u64) -> bool {
-        let Some(kept) = self.kept.get_mut(&tube) else { return false };
-        let given_up = slots.min(*kept);
-        *kept -= given_up;
-        self.all_kept -= given_up;
-        if *kept == 0 {
-            self.kept.remove(&tube);
-        }
-        true
-    }
 }
 
 impl SlotLines {
@@ -96,6 +85,28 @@ impl SlotLines {
         let line = self.lines.entry(throttle).or_default();
         *line.kept.entry(tube).or_default() += 1;
         line.all_kept += 1;
+        self.keeping.insert((tube, throttle));
+    }
+
+    /// Keeps up to so many slots less for a tube. Returns whether it had one.
+    fn keep_less(&mut self, throttle: Run, tube: u32, slots: u64) -> bool {
+        let Some(line) = self.lines.get_mut(&throttle) else { return false };
+        let Some(kept) = line.kept.get_mut(&tube) else { return false };
+        let given_up = slots.min(*kept);
+        *kept -= given_up;
+        line.all_kept -= given_up;
+        if *kept == 0 {
+            line.kept.remove(&tube);
+            self.keeping.remove(&(tube, throttle));
+            self.drop_if_empty(throttle);
+        }
+        true
+    }
+
+    /// The throttles of which slots are kept for a tube.
+    fn kept_for(&self, tube: u32) -> impl Iterator<Item = Run> {
+        let from = self.keeping.range((tube, Run(0))..);
+        from.take_while(move |(of, _)| *of == tube).map(|(_, throttle)| *throttle)
     }
 
     /// How many slots are kept for a tube.
@@ -112,10 +123,7 @@ impl SlotLines {
 
     /// The tube has taken so many tasks.
     pub(crate) fn taken(&mut self, throttle: Run, tube: u32, tasks: usize) {
-        if let Some(line) = self.lines.get_mut(&throttle) {
-            line.give_up(tube, u64::try_from(tasks).unwrap_or(u64::MAX));
-            self.drop_if_empty(throttle);
-        }
+        self.keep_less(throttle, tube, u64::try_from(tasks).unwrap_or(u64::MAX));
     }
 
     /// Rows were mended: slots of any throttle may be free.
@@ -125,42 +133,36 @@ impl SlotLines {
 
     /// Whether any slot is kept for a tube.
     pub(crate) fn keeps(&self, tube: u32) -> bool {
-        self.lines.values().any(|line| line.kept.contains_key(&tube))
+        self.kept_for(tube).next().is_some()
     }
 
     /// So many takers of the tube have taken tasks: the slots that were kept for them and that
     /// none of these tasks needs are to be offered.
     fn serve(&mut self, tube: u32, tasks: usize, taken: &[(Run, u32, usize)]) {
-        let (mut given, tasks) = (Vec::new(), u64::try_from(tasks).unwrap_or(u64::MAX));
-        for (throttle, line) in &mut self.lines {
-            let is_used = taken.iter().any(|(used, of, _)| (used, *of) == (throttle, tube));
-            if !is_used && line.give_up(tube, tasks) {
-                given.push(*throttle);
+        let tasks = u64::try_from(tasks).unwrap_or(u64::MAX);
+        for throttle in self.kept_for(tube).collect::<Vec<_>>() {
+            let is_used = taken.iter().any(|(used, of, _)| (*used, *of) == (throttle, tube));
+            if !is_used && self.keep_less(throttle, tube, tasks) {
+                self.unsettled.insert(throttle);
             }
-        }
-        for throttle in given {
-            self.drop_if_empty(throttle);
-            self.unsettled.insert(throttle);
         }
     }
 
     /// The slots that are kept for a tube are free again, and are to be offered.
     pub(crate) fn give_up(&mut self, tube: u32) {
-        let mut given = Vec::new();
-        for (throttle, line) in &mut self.lines {
-            if line.give_up(tube, u64::MAX) {
-                given.push(*throttle);
+        for throttle in self.kept_for(tube).collect::<Vec<_>>() {
+            if self.keep_less(throttle, tube, u64::MAX) {
+                self.unsettled.insert(throttle);
             }
-        }
-        for throttle in given {
-            self.drop_if_empty(throttle);
-            self.unsettled.insert(throttle);
         }
     }
 
     /// The throttle was removed.
     pub(crate) fn remove(&mut self, throttle: Run) {
-        self.lines.remove(&throttle);
+        for tube in self.lines.remove(&throttle).into_iter().flat_map(|line| line.kept.into_keys())
+        {
+            self.keeping.remove(&(tube, throttle));
+        }
         self.unsettled.remove(&throttle);
     }
 
@@ -201,10 +203,12 @@ mod tests {
         lines.give_up(1);
         assert_eq!(lines.unsettled, [throttle, other].into());
         assert_eq!(lines.kept_for_others(throttle, 3), 1);
+        assert!(lines.keeps(2) && !lines.keeps(1));
         lines.taken(throttle, 2, 5);
         assert!(lines.is_empty());
         lines.keep(throttle, 1);
         lines.remove(throttle);
         assert!(lines.is_empty() && lines.unsettled == [other].into());
+        assert!(lines.keeping.is_empty());
     }
 }

@@ -233,7 +233,7 @@ impl Opts {
             options = options.keep_buried(kept.build());
         }
         if let Some(book) = self.book {
-            options = options.book(&book_name(book));
+            options = options.book(book_name(book));
         }
         if let Some((name, text)) = self.detail.map(detail) {
             options = options.detail(&name, &text);
