@@ -13,18 +13,20 @@ impl Queue {
     /// that one.
     ///
     /// It goes in steps of at most 64 tasks, and other calls run between them: first the leases,
-    /// then the ready tasks in the order of takes, those with gates of their own after the other
-    /// ones, then all that is left. Until it has ended the tube hands out nothing, also by a claim,
-    /// and takes of it wait; what is put into it meanwhile moves too, unless the merge ends first.
-    /// If the process ends in the middle, the next opening goes on with the merge. The tube stays,
-    /// with its options and schedules; drop it if it is not used any more.
+    /// and the delayed tasks that
+    /// [hold their group](crate::TubeOptions::hold_group_while_delayed), then the ready tasks in
+    /// the order of takes, those with gates of their own after the other ones, then all that is
+    /// left. Until it has ended the tube hands out nothing, also by a claim, and takes of it wait;
+    /// what is put into it meanwhile moves too, unless the merge ends first. If the process ends in
+    /// the middle, the next opening goes on with the merge. The tube stays, with its options and
+    /// schedules; drop it if it is not used any more.
     ///
     /// A task whose key another one has there stays, and is [named](Merged::clashes); so does one
-    /// whose rows are damaged. Where the other tube has no room the merge ends, and
-    /// [says where](Merged::stopped_at). On a full disk it ends too, and what has moved stays
-    /// there. A second call of the same tubes goes on, also beside the first: each says what it has
-    /// moved itself. The limits of the other tube hold for what has come: tasks that have ended
-    /// and that it does not keep go after the merge.
+    /// whose rows are damaged. The others of its group do not wait for it. Where the other tube has
+    /// no room the merge ends, and [says where](Merged::stopped_at). On a full disk it ends too,
+    /// and what has moved stays there. A second call of the same tubes goes on, also beside the
+    /// first: each says what it has moved itself. The limits of the other tube hold for what has
+    /// come: tasks that have ended and that it does not keep go after the merge.
     ///
     /// ```
     /// use tubewell::Queue;

@@ -172,7 +172,6 @@ pub struct NewTask<'a, T: ?Sized = [u8], P = &'a T> {
     pub(super) row: NewRow<'a>,
     /// Usually none.
     pub(super) extras: Option<Box<Extras<'a>>>,
-    /// The guard of the caller's lease on the task of the key.
     pub(super) durability: Durability,
     pub(super) room: Wait<'a>,
 }

@@ -97,7 +97,11 @@ impl Op for Tool<'_> {
     }
 
     fn grows(&self) -> bool {
-        !matches!(self.verb, Verb::Complete(_) | Verb::Delete { .. })
+        matches!(self.verb, Verb::Kick)
+    }
+
+    fn brings_back(&self) -> bool {
+        matches!(self.verb, Verb::Fail(_) | Verb::Bury(_) | Verb::Trash(_))
     }
 
     fn in_doubt(&self, _done: &bool) -> Vec<TaskId> {

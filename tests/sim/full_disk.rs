@@ -671,6 +671,9 @@ fn r3_errors_of_tasks_in_hand_have_room_after_the_last_put() {
     held.next().unwrap().retry_after("no answer", Duration::ZERO).unwrap();
     held.next().unwrap().bury("no answer").unwrap();
     held.next().unwrap().fail("post", "no answer").unwrap();
+    assert!(
+        tube.fail_by_id(tube.peek_next(State::Ready).unwrap().unwrap().id, "post", "no").unwrap()
+    );
     let _last = tube.try_take().unwrap();
 }
 

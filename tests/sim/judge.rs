@@ -208,7 +208,10 @@ impl Line {
             && self.now().has_session(*who)
         {
             let mut half = self.now().clone();
-            half.leave(*who);
+            match step {
+                Step::Leave { .. } => half.leave(*who),
+                _ => half.leave_at_once(*who),
+            }
             halves.push(half);
         }
         halves
@@ -269,12 +272,15 @@ impl Line {
         if how == Silent::Drop {
             cut_off.drain(..cut_off.len().saturating_sub(1));
         }
+        // A power cut may lose the returns of a session and keep its end.
+        let begun = if how == Silent::Session { cut_off.clone() } else { Vec::new() };
         let mut lines = Vec::new();
         for mut other in cut_off.into_iter().rev() {
             other.work_off_all();
             if same(&other.look(), seen).is_ok() {
                 let mut line = self.clone();
                 line.past.extend(between.iter().cloned());
+                line.past.extend(begun.iter().cloned());
                 line.past.push(other);
                 lines.push(line);
             }

@@ -706,6 +706,9 @@ impl Model {
                 return made;
             }
             Step::Wait(wait) => return self.waited(wait, picked),
+            Step::Callback { tube, .. } if !self.tubes.contains_key(tube) => {
+                return Err(vec![ErrorKind::TubeNotFound]);
+            }
             Step::Callback { tube, is_set } => {
                 let before = match is_set {
                     true => self.callbacks.insert(*tube, picked.serial),

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use tubewell::{
-    Advance, Cause, Conflict, Consumer, ErrorKind, Event, Events, Filter, HistoryLimits, Lapse,
-    ManualClock, PauseTerms, Queue, Result, Retention, Retry, ReturnTo, State, Task, TaskId, Tube,
-    TubeKind, TubeOptions, Unique,
+    Advance, Cause, Conflict, Consumer, Ended, ErrorKind, Event, Events, Filter, HistoryLimits,
+    Lapse, ManualClock, PauseTerms, Queue, Result, Retention, Retry, ReturnTo, State, Task, TaskId,
+    Tube, TubeKind, TubeOptions, Unique,
 };
 
 const NAMES: [&str; 5] = ["plain", "keyed", "high", "groups", "passing"];
@@ -235,8 +235,23 @@ impl World {
             2 => drop(fine(task.checkpoint(b"half"))),
             3 => drop(fine(task.log("a line"))),
             4 => drop(fine(task.renew())),
-            _ => drop(fine(task.is_lost())),
+            _ => self.read(task),
         }
+    }
+
+    /// A guard that still holds its task reads what others read of it.
+    fn read(&self, task: &Task) {
+        let id = task.id();
+        if fine(task.is_lost()) != Some(false) {
+            return;
+        }
+        let (info, history) = (self.queue.find(id).unwrap(), self.queue.history(id).unwrap());
+        let own = (task.passed().unwrap(), task.details().unwrap());
+        assert_eq!(own, (info.passed.clone(), info.details.clone()), "task {id}");
+        let tube = self.tubes.iter().find(|tube| tube.name() == info.tube).unwrap();
+        assert_eq!(task.last_checkpoint().unwrap(), tube.last_checkpoint(id).unwrap(), "task {id}");
+        let previous = task.previous().unwrap();
+        assert!(previous.is_none_or(|it| history.entries.contains(&it)), "task {id}");
     }
 
     fn set(&mut self, tube: &Tube, bytes: &mut Bytes<'_>) {
@@ -290,6 +305,18 @@ impl World {
         assert!(info.is_none() || why.is_some(), "task {id}");
         let history = fine(self.queue.history(id));
         assert!(history.is_none_or(|history| history.entries.len() <= 6), "task {id}");
+        let ended = fine(self.queue.wait_for(id, Duration::ZERO)).flatten();
+        let ended = ended.map(|ended| match ended {
+            Ended::Done(task) | Ended::Buried(task) => Some((task.id, task.state)),
+            _ => None,
+        });
+        let has_ended = |state| matches!(state, State::Done | State::Buried);
+        let expected = match info {
+            Some(info) => has_ended(info.state).then_some(Some((id, info.state))),
+            // It is gone, or was never given.
+            None => ended.filter(Option::is_none),
+        };
+        assert_eq!(ended, expected, "task {id}");
     }
 
     /// What came after the first inputs were kept.

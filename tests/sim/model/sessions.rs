@@ -90,6 +90,14 @@ impl Model {
         self.tasks.values_mut().filter(held).for_each(|task| task.lease = None);
     }
 
+    /// The first step of a close: its leases wait for no grace.
+    pub fn leave_at_once(&mut self, who: u8) {
+        self.leave(who);
+        if let Some(session) = self.sessions.get_mut(&who) {
+            (session.until_queue, session.until_lease) = (self.time.queue, self.time.mono);
+        }
+    }
+
     /// Its tasks return, charged.
     pub(super) fn end_session(&mut self, who: u8) {
         self.sessions.remove(&who);

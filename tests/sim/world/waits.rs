@@ -20,6 +20,10 @@ pub(super) struct Callbacks {
     /// The tubes whose callbacks must be called in the next tick. One that replaces another is
     /// called in its place.
     owed: BTreeSet<u8>,
+    /// Those of tubes that were dropped since the last tick: they may be called for what was
+    /// before, and must be if that was owed.
+    ended: BTreeSet<(Serial, String)>,
+    owed_last: BTreeSet<(Serial, String)>,
 }
 
 impl Callbacks {
@@ -45,10 +49,15 @@ impl Callbacks {
     /// A tick that is no step, as after trouble, has made the calls that were due.
     pub(super) fn forget_calls(&mut self) {
         self.called.lock().unwrap().clear();
-        self.owed.clear();
+        self.forget_what_is_owed();
     }
 
-    /// A put makes a call due. A tick makes the calls, of callbacks that were not replaced.
+    fn forget_what_is_owed(&mut self) {
+        (self.owed, self.ended, self.owed_last) = Default::default();
+    }
+
+    /// A put makes a call due. A tick makes the calls, of callbacks that were not replaced, also of
+    /// one whose tube was dropped since.
     pub(super) fn note(&mut self, step: &Step, answer: &Answer) -> Verdict<()> {
         let ticks = match (step, answer) {
             (Step::Tick | Step::Look, _) => true,
@@ -62,25 +71,33 @@ impl Callbacks {
                 let of_tube = self.kept().into_iter().filter(|(of, _)| of == tube);
                 self.owed.extend(of_tube.map(|(of, _)| of));
             }
-            (Step::Callback { tube, is_set: false }, _)
-            | (Step::DropTube { tube, .. } | Step::DropEmpty { tube }, Answer::Done) => {
+            (Step::Callback { tube, is_set: false }, Answer::Callback(_)) => {
                 self.owed.remove(tube);
+            }
+            (Step::DropTube { tube, .. } | Step::DropEmpty { tube }, Answer::Done) => {
+                let of_tube = self.kept().into_iter().filter(|(of, _)| of == tube);
+                let ends: BTreeSet<_> = of_tube.map(|(of, no)| (no, tube_name(of))).collect();
+                let ends: Vec<_> = ends.difference(&self.ended).cloned().collect();
+                if self.owed.remove(tube) {
+                    self.owed_last.extend(ends.iter().cloned());
+                }
+                self.ended.extend(ends);
             }
             _ if ticks => {
                 let called = std::mem::take(&mut *self.called.lock().unwrap());
                 let kept = self.kept().into_iter();
                 let own: BTreeSet<_> = kept.map(|(tube, no)| (no, tube_name(tube))).collect();
-                if !called.is_subset(&own) {
+                if !called.iter().all(|it| own.contains(it) || self.ended.contains(it)) {
                     return Err(format!("of the callbacks {own:?} were called {called:?}"));
                 }
                 let is_owed = |(_, name): &&(Serial, String)| {
                     self.owed.iter().any(|tube| tube_name(*tube) == *name)
                 };
-                let mut owed = own.iter().filter(is_owed);
+                let mut owed = own.iter().filter(is_owed).chain(&self.owed_last);
                 if let Some(missed) = owed.find(|callback| !called.contains(callback)) {
                     return Err(format!("after a put {missed:?} was not called"));
                 }
-                self.owed.clear();
+                self.forget_what_is_owed();
             }
             _ => {}
         }
